@@ -46,12 +46,24 @@ def list_fields(store: Store, grid: str) -> list[str]:
 
 
 def group_sql(about: GridContext, by: Sequence[str]) -> str:
-    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names."""
-    parts = [_part(about, name) for name in by or (CELL,)]
-    return parts[0] if len(parts) == 1 else f"concat_ws({quoting.text(BETWEEN)}, {', '.join(parts)})"
+    """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names.
+
+    Several fields are joined without those that the trial lacks; a field that some trials lack is named with its level.
+    """
+    parts = {name: _value(about, name) for name in by or (CELL,)}
+    if len(parts) > 1:
+        lack = ", ".join(f"bool_or({value} IS NULL)" for value in parts.values())
+        rows = f"SELECT {lack} FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid"
+        lacking = about.store.sql(rows, {"grid": about.grid}).row(0)
+        named = [
+            f"{quoting.text(f'{name}=')} || {value}" if lacks else value
+            for (name, value), lacks in zip(parts.items(), lacking, strict=True)
+        ]
+        parts = {"": f"nullif(concat_ws({quoting.text(BETWEEN)}, {', '.join(named)}), '')"}
+    return f"coalesce({next(iter(parts.values()))}, {quoting.text(UNDEFINED)})"
 
 
-def _part(about: GridContext, name: str) -> str:
+def _value(about: GridContext, name: str) -> str:
     known = list_axes(about)
     if name in known:
         path, column = quoting.member(name), "g.axes"
@@ -66,7 +78,7 @@ def _part(about: GridContext, name: str) -> str:
             raise Unknown(
                 f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
             )
-    return f"coalesce({column}->>{quoting.text(path)}, {quoting.text(UNDEFINED)})"
+    return f"({column}->>{quoting.text(path)})"
 
 
 def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:

@@ -113,6 +113,13 @@ def test_groups_are_levels_of_an_axis_and_runs_that_lack_it_are_undefined(view: 
     assert first["value"].to_list() == pytest.approx([fmean(means)])
 
 
+def test_groups_by_several_axes_leave_out_what_does_not_apply_and_name_such_levels(view: PageView) -> None:
+    names = {key.name for key in show(view, "?by=operator&by=depth&show=*").legend}
+    assert names == {"SSA", *(f"{operator} · depth={depth}" for operator in OPERATORS for depth in (1, 2))} - {
+        "SSA · depth=2"
+    }
+
+
 def test_runs_can_stand_alone(view: PageView) -> None:
     trial = view.store.sql("SELECT trial FROM grid_trial WHERE label = 'SSA · 1' AND seed = 2")["trial"][0]
     found = show(view, f"?run={trial[:8]}")
