@@ -61,7 +61,7 @@ class Queue(RowSource):
 class Machine(ABC):
     """Trains rows of a submission."""
 
-    name: ClassVar[str]
+    name: ClassVar[str] = "inline"
     """In the records of its submissions."""
 
     @abstractmethod
@@ -75,8 +75,6 @@ class Machine(ABC):
 @final
 class Inline(Machine):
     """Trains one trial after another in this process."""
-
-    name = "inline"
 
     def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` here; each trial sets its number of threads."""

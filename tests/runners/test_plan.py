@@ -59,7 +59,7 @@ def test_a_plan_lists_axes_and_the_first_ten_cells_in_the_order_of_the_spec(tmp_
     rates = [0.5**number for number in range(12)]
     grid = Grid("many", ToyTrial(), [over("operator.rate", rates, name="rate")], seeds=[3, 4])
     lines = lines_of(tmp_path, grid)
-    every = [*plan_lines(plan_campaign(tmp_path, [grid]), every_cell=True)]
+    every = [*plan_lines(plan_campaign(RunRequest(tmp_path), [grid]), every_cell=True)]
     assert sum(trial.key[:11] in line for line in every for trial in grid.cells()) == 12
     (axis,) = [line for line in lines if line.startswith("  axis ")]
     assert axis.startswith("  axis rate: 1.0, 0.5, 0.25, ")
