@@ -40,7 +40,6 @@ _INDEX: Final = """<!DOCTYPE html>
 <head>{%metas%}<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">
 <link rel="preload" href="/files/app/assets/fonts/inter.woff2" as="font" type="font/woff2" crossorigin>
 <link rel="preload" href="/files/app/assets/plotly.js/plotly-cartesian.min.js" as="script">
-<link rel="preload" href="/_dash-component-suites/dash/dcc/async-graph.js" as="script">
 <link rel="icon" href="data:,"><title>ablate</title><style>{%variables%}</style>{%css%}</head>
 <body>{%app_entry%}<noscript><p>The dashboard needs JavaScript; `ablate report` works without.</p></noscript>
 <footer>{%config%}{%scripts%}{%renderer%}</footer></body></html>"""

@@ -208,8 +208,25 @@ def test_nothing_is_cut_on_a_narrow_screen(tmp_path: Path, look: Look) -> None:
     assert seen.page.evaluate(OUTSIDE, 60) != []
 
 
+def test_a_folded_figure_is_drawn_when_its_title_or_a_link_opens_it(shown: Page) -> None:
+    page = shown.context.new_page()
+    page.goto(shown.url.partition("#")[0])
+    page.wait_for_selector("html[data-drawn]")
+    folded = page.locator("figure:has(> details.fold)")
+    assert folded.count() > 3
+    assert folded.locator(".main-svg").count() == 0
+    folded.first.locator("summary").first.click()
+    folded.first.locator(".main-svg").first.wait_for()
+    last = folded.last.get_attribute("id")
+    page.evaluate("(id) => { location.hash = id; }", last)
+    folded.last.locator(".main-svg").first.wait_for()
+    page.close()
+
+
 def test_the_legend_hides_and_shows_a_variant(shown: Page) -> None:
     figure = shown.locator("#grid-1-by-sigma_f")
+    figure.locator("details.fold").evaluate("(fold) => { fold.open = true; }")
+    figure.locator(".main-svg").first.wait_for()
     lines = figure.locator(".scatterlayer .trace")
     before = lines.count()
     button = figure.locator(".legend button").first
