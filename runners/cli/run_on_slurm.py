@@ -11,7 +11,7 @@ from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.backend import Submissions
-from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.queue import SlurmQueue
 from ablate.runners.backends.slurm.scheduler import SlurmScheduler
 from ablate.runners.backends.slurm.spec import Resources, Slurm
 from ablate.runners.backends.slurm.submit.already_queued import describe_already_queued
@@ -141,7 +141,7 @@ def _follow(drafter: Drafter, queued: SubmittedJobs, root: Path) -> int:
     submissions = [*queued.draft.elsewhere.submissions, queued.draft.submission]
     following = Following(drafter.layout, queued.draft.wanted, submissions)
     try:
-        show(following.views(Submissions({"slurm": SlurmBackend(drafter.scheduler)})), Console(stderr=True))
+        show(following.views(Submissions({"slurm": SlurmQueue(drafter.scheduler)})), Console(stderr=True))
     except KeyboardInterrupt:
         tell("the workers go on without this shell; `ablate status --watch` follows again, `ablate cancel` stops them")
         return 130

@@ -229,6 +229,7 @@ def test_slots_side_by_side_stay_so_on_paper(page: Page, root: Path, serve_site:
     with serve_site([root]) as site:
         page.goto(f"{site.url}/{root.name}/compare")
         page.wait_for_selector("#slot-differences .main-svg")
+        page.wait_for_selector("#slot-verdicts .ag-row")
         page.emulate_media(media="print")
         place = "(name) => { const { x, y } = document.querySelector(name).getBoundingClientRect(); return [x, y]; }"
         (left, top), (right, beside) = (page.evaluate(place, f"#slot-{name}") for name in ("paired", "why"))

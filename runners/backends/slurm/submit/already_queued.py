@@ -8,7 +8,7 @@ from typing import final
 from ablate.grid.errors import EnvironmentProblem, StoreError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.backends.backend import Submissions, SubmissionStatus, outdated_words
-from ablate.runners.backends.slurm.backend import SlurmBackend
+from ablate.runners.backends.slurm.queue import SlurmQueue
 from ablate.runners.backends.slurm.scheduler import Scheduler
 from ablate.runners.output import format_count
 from ablate.runners.planning.survey import Surveyed
@@ -36,7 +36,7 @@ def queued_elsewhere(
 
     Raises EnvironmentProblem if the scheduler does not answer.
     """
-    statuses, notes = Submissions({"slurm": SlurmBackend(scheduler)}).list(layout)
+    statuses, notes = Submissions({"slurm": SlurmQueue(scheduler)}).list(layout)
     queued = AlreadyQueued(notes=list(notes))
     by_key = {trial.key: trial for trial in wanted}
     for status in statuses:
