@@ -67,7 +67,7 @@ class WorkerRecord:
     cpus: int = 1
     failures: tuple[str, ...] = ()
     """Fingerprints of its trials' failures, each once."""
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore")  # fields of later releases
 
     @property
     def place(self) -> tuple[str, int, int]:

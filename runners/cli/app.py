@@ -152,7 +152,7 @@ _COMMANDS: dict[str, dict[Callable[..., object] | str, str]] = {
         compare: "compare label=softmax label=SSA seed=1",
         report: "report campaigns/quickstart --out report.html",
     },
-    "Take out and put in order": {
+    "Query, export and maintain": {
         sql: 'sql "select label, mean, n from v_cell_stats order by mean" --csv',
         export: "export cells --to table.tex",
         tag: "tag operator=SSA +good -bad",

@@ -122,7 +122,7 @@ def load_paper(name: str) -> PaperGrids:
 
     files = paper_files()
     if name not in files:
-        known = ", ".join(f"{each} ({load_paper(each).number})" for each in files)
+        known = ", ".join(sorted(f"{load_paper(each).number} {each}" for each in files))
         raise NotFoundError(f"there is no paper {name!r}; there are {known}{suggest_name(name, list(files))}")
     found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
     if len(found) != 1:

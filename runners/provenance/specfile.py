@@ -18,7 +18,7 @@ from pydantic import PydanticUserError, ValidationError
 
 from ablate.grid import Grid, PaperGrids, spec_error
 from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError
-from ablate.grid.suggestions import not_an_argument, suggest_name
+from ablate.grid.suggestions import nearest, not_an_argument, suggest_name
 from ablate.runners.output import slow_notice
 from ablate.runners.provenance.code import SOURCE, spec_module_name
 from ablate.runners.provenance.earlier_names import allow_earlier_names
@@ -124,8 +124,10 @@ def _source(path: Path) -> str:
     try:
         return importlib.util.decode_source(path.read_bytes())
     except FileNotFoundError as error:
-        near = suggest_name(path.name, sorted(each.name for each in path.parent.glob("*.py")))
-        raise NotFoundError(f"there is no spec file {path}; give the path of a Python file{near}") from error
+        beside = {each.name: each for folder in (Path("specs"), path.parent) for each in sorted(folder.glob("*.py"))}
+        near = nearest(path.name, [*beside])
+        meant = f"; did you mean '{beside[near]}'?" if near else ""
+        raise NotFoundError(f"there is no spec file {path}; give the path of a Python file{meant}") from error
     except IsADirectoryError as error:
         raise SpecError(f"{path} is a directory; give the path of a Python file that defines a Grid") from error
     except (UnicodeDecodeError, SyntaxError) as error:

@@ -344,14 +344,20 @@ def test_names_of_the_schema_are_completed(page: Page, root: Path, serve_site: S
         text, names = page.locator("textarea.code-text"), page.locator(".completions button")
         text.fill("")
         text.press_sequentially("from grid_tri")
+        names.first.wait_for()
         assert names.all_inner_texts()[0] == "grid_trial"
+        text.press("Home")  # nothing is offered where nothing is typed
+        names.first.wait_for(state="detached")
+        text.press("End")
+        names.first.wait_for()
         text.press("Tab")
         text.press_sequentially(" select posit")
+        names.filter(has_text="position").wait_for()
         assert names.all_inner_texts() == ["position"]  # a column of grid_trial
         names.first.click()
         assert text.input_value() == "from grid_trial select position"
         text.press_sequentially(" qqq")
-        assert names.count() == 0
+        names.first.wait_for(state="detached")
 
 
 @pytest.mark.browser

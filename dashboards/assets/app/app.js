@@ -231,19 +231,21 @@
   }
 
   function complete(area, [name, typed]) {
-    area.focus();
     area.setSelectionRange(area.selectionStart - typed, area.selectionStart);
     document.execCommand("insertText", false, name);
   }
 
-  document.addEventListener("input", ({ target }) => {
-    if (!target.matches("textarea.code-text")) return;
-    const buttons = listNames(target).map((named) => {
+  // after every move of the cursor, too: a name is put where it was offered
+  document.addEventListener("selectionchange", () => {
+    const area = document.activeElement;
+    if (!area?.matches("textarea.code-text")) return;
+    const buttons = listNames(area).map((named) => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: named[0] });
-      button.addEventListener("click", () => complete(target, named));
+      button.addEventListener("mousedown", (event) => event.preventDefault()); // the cursor stays
+      button.addEventListener("click", () => complete(area, named));
       return button;
     });
-    target.closest(".control").querySelector(".completions").replaceChildren(...buttons);
+    area.closest(".control").querySelector(".completions").replaceChildren(...buttons);
   });
 
   document.addEventListener("keydown", (event) => {

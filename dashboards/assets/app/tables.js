@@ -5,20 +5,28 @@
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
 
   // ag-grid is as large as all else together: it is loaded after the first figure, from where Dash would load it
-  let loaded = null;
+  const MOST_S = 10; // after which it is loaded anyway
   const drawn = () => !document.querySelector("#page .plot") || document.querySelector("#page .plot .main-svg, #page .state");
-  const load = () => (loaded ??= (async () => {
-    while (!drawn()) await new Promise((done) => setTimeout(done, 50));
+  let Grid = null, loading = null;
+  async function load() {
+    for (let waited = 0; !drawn() && waited < MOST_S; waited += 0.05) await new Promise((done) => setTimeout(done, 50));
     const src = `${document.querySelector('script[src*="/dash_ag_grid/dash_ag_grid."]').src}?whole`;
-    await new Promise((onload) => document.head.append(Object.assign(document.createElement("script"), { src, onload })));
-  })());
-  const WaitingGrid = (props) => {
-    const [isLoaded, set] = window.React.useState(false);
-    window.React.useEffect(() => void load().then(() => set(true)), []);
-    const { className, style } = props;
-    return isLoaded ? window.React.createElement(window.dash_ag_grid.AgGrid, props) : window.React.createElement("div", { className, style });
+    await new Promise((onload, onerror) => document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror })));
+    Grid = window.dash_ag_grid.AgGrid;
+    window.dash_ag_grid = { ...window.dash_ag_grid, AgGrid: Object.assign(LateGrid, { dashRenderType: Grid.dashRenderType }) };
+  }
+  // stays the component that Dash knows, so that no table is mounted anew
+  const LateGrid = (props) => {
+    const [state, set] = window.React.useState(Grid ? "loaded" : "");
+    const draw = window.React.createElement;
+    window.React.useEffect(() => {
+      if (state !== "loaded") (loading ??= load()).then(() => set("loaded"), () => { loading = null; set("failed"); });
+    }, []);
+    if (state === "loaded") return draw(Grid, props);
+    const words = state === "failed" ? "The server did not send the script of tables; load the page again." : null;
+    return draw("div", { className: props.className, style: props.style }, words);
   };
-  window.dash_ag_grid = { AgGrid: WaitingGrid };
+  window.dash_ag_grid = { AgGrid: LateGrid };
 
   // a click opens the text below its first words, as wide as the part of the row in view
   const unfold = ({ currentTarget: details }) => {
