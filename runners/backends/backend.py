@@ -93,7 +93,7 @@ class SubmissionStatus:
         return [worker.job for worker in self.workers if worker.job and worker.standing not in ("ended", "lost")]
 
 
-class Queue(Protocol):
+class SubmissionQueue(Protocol):
     """Says how the workers of submissions are, and cancels them."""
 
     def list(
@@ -108,11 +108,11 @@ class Queue(Protocol):
         """Take the workers of a submission out of the queue; return why that failed, and what does it."""
 
 
-class Backend(Queue, Protocol):
+class Backend(SubmissionQueue, Protocol):
     """A queue that takes submissions."""
 
     def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
-        """Queue workers for the trials that are missing; return the record, or None if nothing is left.
+        """SubmissionQueue workers for the trials that are missing; return the record, or None if nothing is left.
 
         Raises SpecError or EnvironmentProblem if it was refused, and then nothing is queued.
         """
@@ -147,8 +147,8 @@ def find_backend(name: str) -> Backend:
 class Submissions:
     """The queued submissions of a campaign, each as its backend knows it; `known` backends are not looked up."""
 
-    def __init__(self, known: Mapping[str, Queue] | None = None) -> None:
-        self._backends = dict[str, Queue](known or {})
+    def __init__(self, known: Mapping[str, SubmissionQueue] | None = None) -> None:
+        self._backends = dict[str, SubmissionQueue](known or {})
 
     def list(self, layout: Layout, max_age_s: float = 0.0) -> tuple[list[SubmissionStatus], list[str]]:
         """Return their status, oldest first, and sentences about what is unknown; `max_age_s` as of a backend."""
@@ -172,7 +172,7 @@ class Submissions:
         """Let the backend of a submission cancel it."""
         return self._backend(found.record.machine).cancel(found)
 
-    def _backend(self, name: str) -> Queue:
+    def _backend(self, name: str) -> SubmissionQueue:
         return self._backends.get(name) or self._backends.setdefault(name, find_backend(name))
 
 

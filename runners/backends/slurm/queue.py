@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ablate.runners.attempts.submission_record import Submission
-from ablate.runners.backends.backend import Queue, SubmissionStatus
+from ablate.runners.backends.backend import SubmissionQueue, SubmissionStatus
 from ablate.runners.backends.slurm.scheduler import RecentAnswers, Scheduler, SlurmScheduler
 from ablate.runners.backends.slurm.submissions import read_status
 from ablate.store.files.layout import Layout
 
 
-class SlurmQueue(Queue):
+class SlurmQueue(SubmissionQueue):
     """Submissions as the scheduler and its accounts know them."""
 
     def __init__(self, scheduler: Scheduler | None = None) -> None:
