@@ -112,7 +112,7 @@ class Backend(SubmissionQueue, Protocol):
     """A queue that takes submissions."""
 
     def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
-        """SubmissionQueue workers for the trials that are missing; return the record, or None if nothing is left.
+        """Queue workers for the trials that are missing; return the record, or None if nothing is left.
 
         Raises SpecError or EnvironmentProblem if it was refused, and then nothing is queued.
         """
