@@ -6,7 +6,7 @@ from .evaluations.large_value import LargeValue as LargeValue
 from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation, Stretch as Stretch
 from .evaluations.lm_eval import LmEval as LmEval
 from .evaluations.minimal_pairs import MinimalPairs as MinimalPairs
-from .execution.run import RunOptions as RunOptions, RunResult as RunResult, run_campaign as run_campaign
+from .execution.run import RunResult as RunResult, run_campaign as run_campaign
 from .optimisers.adamw import AdamW as AdamW, UncorrectedAdamW as UncorrectedAdamW
 from .optimisers.muon import Muon as Muon
 from .optimisers.optimiser import Optimiser as Optimiser

@@ -17,7 +17,7 @@ class RunRequest:
     root: Path = Path()
     """The campaign."""
     submission: str = ""
-    """Its id, once it is submitted."""
+    """Its id; a submission sets it, no user."""
     entry: WorkerEntry = field(default_factory=WorkerEntry)
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
@@ -32,9 +32,9 @@ class RunRequest:
     oom: Literal["fail", "halve"] = "fail"
     """A trial out of memory has failed; "halve": it goes on at once with half the micro-batch."""
     place: Mapping[str, Any] | None = None
-    """Where a scheduler runs this worker, as in `start.json`."""
+    """Where a scheduler runs this worker, as in `start.json`; a submission sets it, no user."""
     callbacks: bool = True
-    """True to call `on_step` and `on_evaluation` of the spec files."""
+    """True to call `on_step` and `on_evaluation` of the spec files; a submission sets it, no user."""
     only: frozenset[str] | None = None
     """Keys of the trials to train, of those that are to be trained; None: all."""
     seeds: Collection[int] | None = None

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Literal, NamedTuple, Protocol, final
 
 from ablate.grid import Grid
-from ablate.grid.errors import EnvironmentProblem
+from ablate.grid.errors import AblateError, EnvironmentProblem
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Submission, Unreadable, submission_records
 from ablate.runners.attempts.worker_records import CalledOff, WorkerRecord, used_hours
@@ -162,8 +162,9 @@ class Submissions:
         for name, some in records.items():
             try:
                 found, said = self._backend(name).list(layout, some, max_age_s)
-            except EnvironmentProblem as problem:
-                found, said = [], [Unreadable(each.submission, str(problem)).in_words() for each in some]
+            except Exception as problem:  # noqa: BLE001  # by code of another package; the others are still shown
+                words = str(problem) if isinstance(problem, AblateError) else f"backend {name!r}: {problem!r}"
+                found, said = [], [Unreadable(each.submission, words).in_words() for each in some]
             statuses += found
             notes += said
         return sorted(statuses, key=lambda each: each.record.submission), notes

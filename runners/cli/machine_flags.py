@@ -37,7 +37,7 @@ def _fields() -> Iterator[tuple[str, Any, Any]]:
             kind = _plain(field.annotation)
             several = get_origin(kind) is tuple
             words = field.description or WorkerFields.model_fields[name].description
-            group = "Parameters" if name == "oom" else ON_SLURM  # it is for every machine
+            group = "Parameters" if name == "oom" else ON_SLURM  # it is for local, too
             option = Parameter(help=(words or "").partition("\n\n")[0], negative="", group=group)
             yield name, Annotated[kind if several else kind | None, option], () if several else None
 
@@ -93,8 +93,8 @@ class MachineFlags:
         local: warm worker processes of one thread each; inline: in this process; ray: on Ray; slurm, or another backend
         that is installed: queued there. Default local; `retry` takes what they were trained on the last time.
     workers
-        Worker processes; default one per core. On slurm, array tasks in all; default as many as have work for half of
-        their time limit.
+        Worker processes; default one per core. On ray, by default and at most one per GPU, else per core. On slurm,
+        array tasks in all; default as many as have work for half of their time limit. Other backends choose.
     """
 
     on: str | None = None
@@ -108,7 +108,7 @@ class MachineFlags:
         if on != "slurm":
             cluster.refuse(on)
         if on == "inline" and self.workers is not None:
-            raise SpecError("--workers is for --on local and --on slurm; inline trains a trial at a time")
+            raise SpecError("--workers is for every machine but inline, which trains a trial at a time")
 
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]

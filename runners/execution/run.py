@@ -33,9 +33,6 @@ from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import ENDED, State
 
-RunOptions = RunRequest
-"""The name in release 0.1."""
-
 _LOOK_EVERY_S = 0.5
 """Seconds between looks at a trial that another run trains."""
 

@@ -107,12 +107,14 @@ def test_a_backend_of_another_package_is_submitted_to_monitored_and_cancelled(
     assert status()["states"] == {"pending"}
     assert execute(["retry", "operator=rising", *campaign]) == 0  # where they were queued the last time
     assert [read_submission_record(layout, each).machine for each in layout.submission_ids()] == ["shelf", "shelf"]
-    (shelf / "shelf_backend.py").write_text("import not_there")  # the package was damaged, or is not installed here
-    del sys.modules["shelf_backend"]
-    capsys.readouterr()
-    assert execute(["status", "--json", *campaign]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [any(each in note for note in said["warnings"]) for each in layout.submission_ids()] == [True, True]
+    # the package was damaged, or is not installed here, or has a fault
+    for text in ("import not_there", "1 / 0", BACKEND.replace("waits = ", "waits = None + ")):
+        (shelf / "shelf_backend.py").write_text(text)
+        sys.modules.pop("shelf_backend", None)
+        capsys.readouterr()
+        assert execute(["status", "--json", *campaign]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [any(each in note for note in said["warnings"]) for each in layout.submission_ids()] == [True, True]
 
 
 def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ NOWHERE = [f"{words} nowhere.py" for words in ("plan", "run", "prove", "operator
         (["plan", "x.py", "--gird", "y"], 2, "Did you mean --grid"),
         *((words.split(), 3, "nowhere.py") for words in NOWHERE),
         (["run", "nowhere.py", "--on", "moon"], 2, "moon"),
-        (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for --on local"),
+        (["run", "nowhere.py", "--on", "inline", "--workers", "2"], 2, "--workers is for every machine but inline"),
         (["run", "specs/quickstart.py", "--workers", "0"], 2, "at least one worker; got --workers 0"),
         (["table", "--campaign", "nowhere"], 3, "no campaign in nowhere"),
         (["status", "--every", "2"], 2, "--every is for --watch"),
