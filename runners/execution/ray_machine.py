@@ -122,7 +122,10 @@ def _start(ray: Any) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have a first signal end the start of Ray, which sees no request to stop, and restore what Ray sets."""
+    """Have a first signal end the start of Ray, which sees no request to stop.
+
+    Ray would set a handler of SIGTERM that notes no request: where its SystemExit is lost, the run goes on.
+    """
     main = threading.current_thread() is threading.main_thread()
     before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)} if main else {}
 
@@ -132,15 +135,17 @@ def _interruptible() -> Iterator[None]:
             handler(number, frame)
         raise KeyboardInterrupt
 
+    set_handler = signal.signal
     try:
         for name in [name for name, handler in before.items() if callable(handler)]:
-            signal.signal(name, end)
+            set_handler(name, end)
+        if main:
+            signal.signal = lambda number, _: signal.getsignal(number)  # type: ignore[assignment]
         yield
-    except SystemExit:  # by Ray's handler of SIGTERM
-        end(signal.SIGTERM, None)
     finally:
+        signal.signal = set_handler
         for name, handler in before.items():
-            signal.signal(name, handler)
+            set_handler(name, handler)
 
 
 @final
