@@ -186,7 +186,7 @@ def test_everything_is_called_off_without_the_database(
     queue = Queue(campaign.layout)
     scheduler = _Slow({"7_0": RUNS, "8_0": WAITS})
     scheduler.cancel, scheduler.layout = queue.cancel, campaign.layout
-    monkeypatch.setattr("ablate.runners.backends.slurm.backend.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.backends.slurm.queue.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     with ingest_lock(campaign.layout, wait=False) as held:
         assert held
@@ -218,7 +218,7 @@ def test_trials_of_an_edited_grid_are_told_and_can_be_called_off(
     assert queued.notes[-1].startswith("1 finished trial is in no grid any more")
     scheduler = Scripted({"7_0": RUNS})
     scheduler.cancel = Queue(campaign.layout)
-    monkeypatch.setattr("ablate.runners.backends.slurm.backend.SlurmScheduler", lambda: scheduler)
+    monkeypatch.setattr("ablate.runners.backends.slurm.queue.SlurmScheduler", lambda: scheduler)
     where = ["--campaign", str(campaign.root)]
     said = " ".join(Cancelled(campaign, {"7_0": RUNS}).where.notes)
     assert "1 queued or running trial is in no grid any more" in said

@@ -84,7 +84,7 @@ def test_status_reads_a_bounded_number_of_files_and_says_how_far_it_is_behind(
         campaign = write_campaign(tmp_path / f"c{factor}", seeds=range(8 * factor), **SMALL)
         if known == "plans":
             know_plans(campaign)
-        monkeypatch.setattr("ablate.runners.backends.slurm.backend.SlurmScheduler", Scripted)
+        monkeypatch.setattr("ablate.runners.backends.slurm.queue.SlurmScheduler", Scripted)
         clock = itertools.count(0, 0.25)
         fake = SimpleNamespace(monotonic=lambda clock=clock: next(clock), time=time.time)
         with monkeypatch.context() as patched:
