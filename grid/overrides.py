@@ -66,7 +66,7 @@ def seeds_of(texts: Iterable[str]) -> tuple[int, ...] | None:
 
 
 def _name(grid: str, values: Mapping[str, str]) -> str:
-    """Name the grid that the changes `given` make: the same changes in any order or spelling give the same name."""
+    """Name the grid that the changes `values` make: the same changes in any order or spelling give the same name."""
     changes = {path: _value(text) for path, text in sorted(values.items())}
     whole = {path: int(each) for path, each in changes.items() if isinstance(each, float) and each.is_integer()}
     changes |= whole  # 3.0 and 3e0 are 3

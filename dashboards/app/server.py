@@ -143,9 +143,8 @@ def _compress(response: Response) -> None:
     body = response.get_data()
     if len(body) < _LEAST_COMPRESSED or "Content-Encoding" in response.headers:
         return
-    quality = 9 if request.path.startswith(_STATIC) else 4
-    encode = _encode_once if quality == 9 else _encode
-    response.set_data(encode(body, coding, quality))
+    is_static = request.path.startswith(_STATIC)
+    response.set_data(_encode_static(body, coding) if is_static else _encode(body, coding, quality=4))
     response.headers["Content-Encoding"] = coding
     response.headers.add("Vary", "Accept-Encoding")
 
@@ -154,11 +153,13 @@ _STATIC: Final = ("/_dash-component-suites/", "/files/app/assets/")
 """Files that stay the same: plotly alone takes a fifth of a second to compress."""
 
 
-def _encode(body: bytes, coding: str, quality: int) -> bytes:
+@lru_cache(maxsize=128)
+def _encode_static(body: bytes, coding: str) -> bytes:
+    return _encode(body, coding, quality=9)
+
+
+def _encode(body: bytes, coding: str, *, quality: int) -> bytes:
     return brotli.compress(body, quality=quality) if coding == "br" else gzip.compress(body, quality)
-
-
-_encode_once = lru_cache(maxsize=128)(_encode)
 
 
 def _report_error(error: Exception) -> None:

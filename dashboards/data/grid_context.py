@@ -84,16 +84,12 @@ def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> 
     return several or ({cell.cell: header["baseline"] for cell in cells} if header["baseline"] else {})
 
 
+@once
 def campaign_styles(store: Store) -> Mapping[str, Style]:
     """The style of every cell of the campaign by its key, and of every operator by its name: that of its first cell.
 
     They follow the plan alone, so a cell looks alike on every page, in every grid, and whatever is shown beside it.
     """
-    return _campaign_styles(store)
-
-
-@once
-def _campaign_styles(store: Store) -> Mapping[str, Style]:
     grids = store.grids()
     cells = dict[str, CellStyle]()
     for grid in grids:

@@ -60,23 +60,13 @@ def spread(places: Sequence[float], apart: float, size: float) -> list[float]:
 
     More than fit stand closer.
     """
+    from scipy.optimize import isotonic_regression  # slow to import
+
     apart = min(apart, size / max(len(places) - 1, 1))
     order = np.argsort(places, kind="stable")
     steps = apart * np.arange(len(places))
     # least squares under a fixed order: the isotonic regression of the places less their steps
-    free = _isotonic((np.asarray(places, dtype=float)[order] - steps).tolist())
+    free = isotonic_regression(np.asarray(places, dtype=float)[order] - steps).x
     found = np.empty(len(places))
     found[order] = np.clip(free, 0, size - steps[-1]) + steps
     return [float(place) for place in found]
-
-
-def _isotonic(values: Sequence[float]) -> list[float]:
-    """Return the nearest values that never fall, by pooling neighbours that do."""
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        mean, n = value, 1
-        while pools and pools[-1][0] > mean:
-            other, m = pools.pop()
-            mean, n = (mean * n + other * m) / (n + m), n + m
-        pools.append((mean, n))
-    return [mean for mean, n in pools for _ in range(n)]

@@ -98,8 +98,10 @@ def draw_differences(
             figure.add_traces(_row(place, row, look, scale))
     name_rows(figure, names)
     figure.add_traces(_arrows(rows, axis_range(found, measure)))
-    told = [f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}" for row in rows]
-    outcomes = ["" if row.get("heading") else words for words, row in zip(told, rows, strict=True)]
+    outcomes = [
+        "" if row.get("heading") else f"<b>{change(row['difference'], scale)}</b>  {words[row['verdict']]}"
+        for row in rows
+    ]
     right = {"overlaying": "y", "side": "right", "ticks": "", "showline": False, "matches": "y", "ticktext": outcomes}
     right["ticklabelstandoff"] = 6  # room for an arrow
     figure.update_layout(yaxis2={**figure.layout.yaxis.to_plotly_json(), **right})

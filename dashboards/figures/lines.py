@@ -105,6 +105,8 @@ def draw_panels(
     if drawing.unified:
         figure.update_layout(hovermode="x unified")
         figure.update_xaxes(hoverformat=",")
+    looks = {key: each._replace(group=each.group or key) for key, each in series.items()}
+    named = {key: each[:3] for key, each in looks.items() if drawing.named and counted and not each.thin}
     for place, panel in zip(places, panels, strict=True):
         found = panel.found.filter(pl.col("x") > 0) if drawing.log_x else panel.found
         shown = _clip(found, panel.scale)
@@ -115,23 +117,15 @@ def draw_panels(
         wide = [shown.select(value=name) for name in ("least", "greatest") if name in shown.columns]
         axis = value_axis(pl.concat([ends, *wide], how="diagonal"), panel.scale)
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": {"title.text": upright(panel.y, drawing.height), **axis}})
-        looks = {key: each._replace(group=each.group or key) for key, each in series.items()}
         for (key,), lines in shown.group_by("series", maintain_order=True):
             traces = _traces(lines, looks[str(key)], drawing, much=much, few=most <= FEW)
             figure.add_traces([trace.update(place) for trace in traces])
-        if drawing.named and counted:
-            label_ends(
-                figure,
-                shown,
-                {key: each[:3] for key, each in looks.items() if not each.thin},
-                axis,
-                place,
-                drawing.height,
-            )
+        if named:
+            label_ends(figure, shown, named, axis, place, drawing.height)
+    reach = pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique()
     if drawing.named and counted and not drawing.log_x:  # else plotly leaves room for marks between ends and names
-        reach = pl.concat([panel.found["x"] for panel in panels]).drop_nulls()
-        figure.update_xaxes(type="linear", range=[reach.min(), reach.max()] if reach.n_unique() > 1 else None)
-    _tick_places(figure, pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique(), drawing)
+        figure.update_xaxes(type="linear", range=[reach.min(), reach.max()] if len(reach) > 1 else None)
+    _tick_places(figure, reach, drawing)
     return figure
 
 
@@ -256,11 +250,8 @@ def _traces(rows: pl.DataFrame, series: Series, drawing: Drawing, *, much: bool,
     enough = pl.lit(drawing.bands) & (pl.col("n").fill_null(_BAND_RUNS) >= _BAND_RUNS)
     ends = rows.select(pl.when(enough).then(pl.col("low", "high")))
     low, high = _numbers(ends["low"]), _numbers(ends["high"])
-    traces = (
-        [band(x, low, high, style.color + ("1f" if few else "12"), series.group)]
-        if ends["low"].null_count() < rows.height
-        else []
-    )
+    fill = style.color + ("1f" if few else "12")
+    traces = [band(x, low, high, fill, series.group)] if ends["low"].null_count() < rows.height else []
     faint = {"mode": "lines", "hoverinfo": "skip", **group}
     if "least" in rows.columns:
         traces.append(_extremes(rows, few=few).update(**faint, line_color=style.color + ("59" if few else "99")))

@@ -21,13 +21,14 @@ CODE_CHANGED = "the code or the spec file changed while the run went on; run the
 def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     """Train on this machine, report, and return the exit code."""
     from ablate.runners.execution import Inline, Local, Machine
-    from ablate.runners.execution.ray_machine import Ray
     from ablate.runners.execution.run import run_campaign
     from ablate.runners.monitoring.trial_locations import outdated_notes
     from ablate.store.store import Store
 
     machine: Machine = Inline()
     if on == "ray":
+        from ablate.runners.execution.ray_machine import Ray
+
         machine = Ray(None if request.workers is None else worker_count(request.workers))
     elif on == "local":
         machine = Local(worker_count(request.workers))

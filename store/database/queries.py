@@ -37,7 +37,7 @@ def baseline_cells(header: Mapping[str, Any]) -> set[str | None]:
 
 
 def in_plan_order(sql: Sql, header: Mapping[str, Any], frame: pl.DataFrame) -> pl.DataFrame:
-    """`found`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
+    """`frame`, which has a column `cell`, with baselines first and then by the levels of the axes as declared."""
     cells = sql(
         "SELECT cell, json_extract(arg_min(axes, position), $members), min(position) FROM grid_trial "
         "WHERE grid = $grid GROUP BY cell",

@@ -145,9 +145,7 @@ class End(Record):
 
     trial: str
     attempt: int
-    status: Annotated[
-        Literal["ok", "failed", "stopped"], SqlColumn("VARCHAR"), "ok, failed, stopped; null until it ends"
-    ]
+    status: Annotated[Status, "ok, failed, stopped; null until it ends"]
     reason: Text | None = None
     message: Text | None = None
     traceback: Text | None = None

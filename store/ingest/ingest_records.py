@@ -37,7 +37,7 @@ class RecordIngest:
         unchanged: Collection[str],
         most_s: float,
     ) -> None:
-        """Skip the trial directories `unchanged`, except attempts that had not ended; count in `found`.
+        """Skip the trial directories `unchanged`, except attempts that had not ended; count in `counts`.
 
         After `most_s` seconds, new attempts wait for the next call, and so do directories without damaged records. Each
         call reads at least one of them, so repeated calls read everything.

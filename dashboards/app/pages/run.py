@@ -130,8 +130,7 @@ def _ways_on(view: PageView, planned: pl.DataFrame) -> list[Component]:
 
 
 def _curves(view: PageView) -> SlotContent:
-    key, known = run_key(view), _metrics(view)
-    grid = view.store.sql("SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": key}).item()
+    grid, known = _grid(view), _metrics(view)
     if not known or grid is None:
         raise Unknown("it is in no grid of this campaign" if known else "this run has logged nothing yet")
     wanted = view.address.metric or tuple(known[:_MOST_PANELS])
@@ -217,8 +216,16 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: st
 
 def _header(view: PageView) -> Mapping[str, Any]:
     """Return the header of the first grid of the run, which has the units of what its trials record."""
-    grids = view.store.sql("SELECT grid FROM grid_trial WHERE trial = $key ORDER BY grid", {"key": run_key(view)})
-    return view.store.grid(grids["grid"][0]) if grids.height else {"measure": None}
+    grid = _grid(view)
+    return {"measure": None} if grid is None else view.store.grid(grid)
+
+
+def _grid(view: PageView) -> str | None:
+    """The first grid of the run; None if no grid plans it any more."""
+    found: str | None = view.store.sql(
+        "SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": run_key(view)}
+    ).item()
+    return found
 
 
 def _evaluations(view: PageView) -> SlotContent:

@@ -212,7 +212,6 @@
     else if (at("a[href]")) go(event, at("a[href]"));
   });
 
-  let before = "";
   // names of the schema that go on with the word at the cursor: first those of relations in the query; Tab takes one
   function listNames(area) {
     const word = area.value.slice(0, area.selectionStart).match(/[A-Za-z_]\w+$/)?.[0].toLowerCase();
@@ -248,6 +247,7 @@
     area.closest(".control").querySelector(".completions").replaceChildren(...buttons);
   });
 
+  let before = "";
   document.addEventListener("keydown", (event) => {
     const first = event.target.matches?.("textarea.code-text") && event.target.closest(".control").querySelector(".completions button");
     if (first && event.key === "Tab" && !event.shiftKey) {
