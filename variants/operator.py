@@ -4,7 +4,7 @@ Every operator is a point in this space; a combination that has no meaning is re
 """
 
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ablate.grid.spec import Label, Spec
 from ablate.variants.number import HeadShape, Number
+from ablate.variants.shared_tensors import shared_tensor
 from ablate.variants.stages import families, neutral
 from ablate.variants.stages.merges import MeanLogits
 from ablate.variants.stages.normalisers import Total
@@ -312,16 +313,14 @@ def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
     return stages
 
 
-@lru_cache(maxsize=32)
+@shared_tensor
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the causal mask [T_q, T_k]; the last query sits at the last key. It is shared: do not write into it."""
-    with torch.inference_mode(False):  # noqa: FBT003  (cached, as distances are)
-        return distances(queries, keys, device) >= 0
+    """Return the causal mask [T_q, T_k]; the last query sits at the last key."""
+    return distances(queries, keys, device) >= 0
 
 
-@lru_cache(maxsize=32)
+@shared_tensor
 def distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return i - j as integers [T_q, T_k]; the last query sits at the last key. It is shared: do not write into it."""
-    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
-        i = torch.arange(keys - queries, keys, device=device)
-        return i[:, None] - torch.arange(keys, device=device)
+    """Return i - j as integers [T_q, T_k]; the last query sits at the last key."""
+    i = torch.arange(keys - queries, keys, device=device)
+    return i[:, None] - torch.arange(keys, device=device)

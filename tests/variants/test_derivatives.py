@@ -14,9 +14,11 @@ from ablate.variants import Heads, Operator, Scalars, Transformer, differential,
 from ablate.variants.attend import prepare
 from ablate.variants.laws.examples import named_operators
 from ablate.variants.laws.inputs import Inputs, random_inputs
+from ablate.variants.operator import causal, distances
 from ablate.variants.paths import cpu, linear, sdpa, triton
 from ablate.variants.paths.choose import PathName
-from ablate.variants.stages.positions import NoPositions
+from ablate.variants.stages import positions
+from ablate.variants.stages.positions import Alibi, NoPositions, Rotary, Sinusoidal
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),  # by forward mode
@@ -200,3 +202,24 @@ def test_a_gradient_penalty_of_a_model_needs_the_definition(operator: Operator) 
     with pytest.raises(SpecError):
         penalise("auto")
     assert penalise("reference").abs().min() > 0
+
+
+def test_masks_and_positions_made_within_a_transform_do_not_escape_it() -> None:
+    for cached in (causal, distances, positions._waves, positions._sines):
+        cached.cache_clear()
+    for make in (Rotary, Sinusoidal, Alibi):
+        model = Transformer(
+            gpt2(layers=1, heads=2, width=16).changed(positions=make()),
+            [ssa()],
+            inputs=Scalars(3),
+            seed=0,
+            path="reference",
+        )
+
+        def loss(x: Tensor, model: Transformer = model) -> Tensor:
+            return model(x).square().sum()
+
+        x = torch.randn(1, LENGTH, 3)
+        first, again = (jvp(grad(loss), (x,), (x,))[1] for _ in range(2))
+        assert torch.equal(first, again)
+        loss(x).backward()

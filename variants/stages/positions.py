@@ -10,6 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from ablate.grid.spec import Choice
+from ablate.variants.shared_tensors import shared_tensor
 
 
 class Positions(Choice):
@@ -132,14 +133,13 @@ class Turning(Positions):
         return turned.transpose(-2, -3).reshape(x.shape).to(x.dtype)
 
 
-@lru_cache(maxsize=32)
+@shared_tensor
 def _waves(
     positions: Turning, length: int, turning: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Compute cosine and sine of the angles [length, turning / 2] of positions from 0, times the scale."""
-    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * positions.frequencies(turning)
-        return (positions.scale * angle.cos()).to(device, dtype), (positions.scale * angle.sin()).to(device, dtype)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * positions.frequencies(turning)
+    return (positions.scale * angle.cos()).to(device, dtype), (positions.scale * angle.sin()).to(device, dtype)
 
 
 class Alibi(Positions):
@@ -237,12 +237,11 @@ class Sinusoidal(Positions):
         return _sines(self.base, length, width, device)
 
 
-@lru_cache(maxsize=16)
+@shared_tensor
 def _sines(base: float, length: int, width: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # noqa: FBT003  (cached: the first caller may be an evaluation, the next one trains)
-        frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-        return torch.stack((angle.sin(), angle.cos()), -1).flatten(1)[:, :width].float().to(device)
+    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+    return torch.stack((angle.sin(), angle.cos()), -1).flatten(1)[:, :width].float().to(device)
 
 
 class T5(Bucketed):
