@@ -13,8 +13,8 @@ R = TypeVar("R")
 class shared_tensor(Generic[P, R]):  # noqa: N801  (a decorator)
     """Keep the last 32 results of a function of hashable arguments. Callers do not write into them.
 
-    The first caller may be an evaluation in inference mode and the next one trains. What is made within a transform of
-    `torch.func` belongs to that transform and is not kept.
+    The first caller may be an evaluation in inference mode and the next one trains. A transform of `torch.func` gets
+    tensors of its own, since they do not outlive it.
     """
 
     def __init__(self, make: Callable[P, R]) -> None:
