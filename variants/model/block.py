@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
-from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare
+from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare, split_gate
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.operator import NumberValues, Operator, head_shape
@@ -48,6 +48,8 @@ class Attention(nn.Module):
         joined, width = operator.merge.heads_joined, backbone.width
         self.heads, self.key_heads = backbone.heads // joined, backbone.key_heads // joined
         self.operator, self.positions = operator, backbone.positions
+        self.replacement: Operator | None = None
+        """If set, the operator that computes instead, with some stages at their default choice (`knockout.py`)."""
         self.dropout = backbone.attention_dropout
         self.path = place.path
         self.added = backbone.head_outputs == "added"
@@ -78,24 +80,36 @@ class Attention(nn.Module):
         """
         q, k, v = self._project(x)
         numbers = self.numbers.values(q, x, present_tokens(mask))
-        q, k = prepare(self.operator, q, k, self.positions, numbers)
+        if self.replacement is not None:  # numbers may be projections from a query with its gate channels
+            numbers = {name: numbers[name] for name in self.replacement.numbers()}
+            if not self.replacement.gate.channels:
+                (q, _), (k, _) = split_gate(self.operator, q), split_gate(self.operator, k)
+        q, k = prepare(self.computed, q, k, self.positions, numbers)
         dropout = self.dropout if self.training else 0.0
         output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
         joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
         return self.out(joined)  # type: ignore[no-any-return]
 
+    @property
+    def computed(self) -> Operator:
+        """The operator that computes: its own, or what a knock-out leaves of it."""
+        return self.operator if self.replacement is None else self.replacement
+
     def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
+        operator = self.computed
         if self.watched is not None:
-            attended = definition(self.operator, heads, numbers)
+            attended = definition(operator, heads, numbers)
             self.watched.append(AttentionTrace(heads, numbers, attended))
             return attended.output
+        if self.replacement is not None:  # a path chosen by name need not run it
+            return choose(operator, Case.of(heads)).path.run(operator, heads, numbers)
         if torch.compiler.is_compiling():  # the choice itself cannot be traced
             path = self._compiled_path(heads.q.device.type, heads.v.dtype)
         else:
-            path = choose(self.operator, Case.of(heads), self.path).path
-            if self.path != "auto" and path.needs_definition(self.operator, heads):
+            path = choose(operator, Case.of(heads), self.path).path
+            if self.path != "auto" and path.needs_definition(operator, heads):
                 raise SpecError(f"path {self.path!r} computes causal masks and padding only; use path='auto'")
-        return path.run(self.operator, heads, numbers)
+        return path.run(operator, heads, numbers)
 
     def path_name(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> str:
         """Name the path of training on `length` tokens; SpecError if a path given by name cannot compute it."""

@@ -1,7 +1,7 @@
 """The host Transformer: any backbone, any operator in any layer, scalars or tokens in and out."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import NamedTuple, cast
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from ablate.grid.errors import SpecError
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Attention, AttentionTrace, Block, LayerPosition, normalisation
+from ablate.variants.model.knockout import without
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.model.seeding import generator
 from ablate.variants.model.shapes import shapes_only
@@ -124,7 +125,7 @@ class Transformer(nn.Module):
         layers = self.bind_layers(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
             worked, leaving, unnormed = _at_work(block, layer, hidden)
-            yield LayerTrace(number, block.attention.operator, worked, hidden, leaving, unnormed)
+            yield LayerTrace(number, block.attention.computed, worked, hidden, leaving, unnormed)
             hidden = leaving
 
     @contextmanager
@@ -145,6 +146,22 @@ class Transformer(nn.Module):
             yield
         finally:
             self._place(before)
+
+    @contextmanager
+    def knock_out(self, stages: Collection[str]) -> Iterator[None]:
+        """Put the components that have one of `stages` at their default choice in every layer, with all weights as are.
+
+        Numbers are computed first, those of these components dropped, and gate channels sliced off. Path is "auto".
+        """
+        attentions = list(self._attentions())
+        before = [attention.replacement for attention in attentions]
+        for attention, left in zip(attentions, [without(each.operator, stages) for each in attentions], strict=True):
+            attention.replacement = None if left is attention.operator else left
+        try:
+            yield
+        finally:
+            for attention, replacement in zip(attentions, before, strict=True):
+                attention.replacement = replacement
 
     def _place(self, backbone: Backbone) -> None:
         self.backbone = backbone
