@@ -168,8 +168,8 @@ def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]
 
 _READING = (
     ("better, worse", "the interval, corrected for all comparisons of the table, lies beyond the band of equality"),
-    ("real, size unproven", "it excludes zero; a difference beyond the band is not shown"),
-    ("equivalent", "it lies inside the band and contains zero"),
+    ("real, size unproven", "it excludes zero and reaches both into the band and beyond it"),
+    ("equivalent", "it lies inside the band, with or without zero"),
     ("undecided", "none of these; the reason estimates the seeds that would decide, if any number would"),
     ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),
 )

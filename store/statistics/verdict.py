@@ -81,13 +81,15 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
     zero, beyond, within = map(holm, questions)
     improved = pairs.mean < 0 if better == "lower" else pairs.mean > 0
     words = np.select(
-        [~tested, (beyond <= alpha) & improved, beyond <= alpha, zero <= alpha, within <= alpha],
-        ["no verdict", "better", "worse", "real, size unproven", "equivalent"],
+        [~tested, (beyond <= alpha) & improved, beyond <= alpha, within <= alpha, zero <= alpha],
+        ["no verdict", "better", "worse", "equivalent", "real, size unproven"],
         "undecided",
     )
     not_zero, outside, inside = (holm_levels(each, alpha) for each in questions)
-    # the interval of "real, size unproven" excludes zero and still touches the band
-    both = np.minimum(not_zero, np.maximum(outside, np.sqrt(questions[0] * questions[1])))
+    # the interval of "real, size unproven" excludes zero and crosses a limit of the band, where one level shows both
+    size = np.minimum(questions[1], questions[2])
+    crossing = np.minimum(not_zero, np.maximum(np.minimum(outside, inside), np.sqrt(p * size)))
+    both = np.where(p < size, crossing, not_zero)
     decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
     levels = [outside, both, inside, np.minimum(not_zero, inside)]
     return Judgement(words, p, zero, np.select([*decided, words == "undecided"], levels, np.nan))
@@ -127,7 +129,8 @@ def reason(word: str, row: Mapping[str, Any], rule: VerdictRule) -> str:
     if word == "real, size unproven":
         return f"{amount}: not zero{family}, but not shown to exceed {equal}{caution}"
     if word == "equivalent":
-        return f"{amount}: within {equal}{family}"
+        zero = "not zero, and " if row["p_holm"] <= rule.alpha else ""
+        return f"{amount}: {zero}within {equal}{family}{caution if zero else ''}"
     return f"{amount}{_HOLM}{row['p_holm']:.2g}{family}; {_decide(row, min(runs))}"
 
 

@@ -40,7 +40,7 @@ class Reach(Probe):
 class Own(Evaluation):
     """A length."""
 
-    kind: Literal["own{kind}"] = "own{kind}"
+    kind: Literal["spans{kind}"] = "spans{kind}"
     units: ClassVar = {{"span": "parsecs"}}
     rows: ClassVar = (RowInfo("loss", "crowns", title="price of an error"),)
 

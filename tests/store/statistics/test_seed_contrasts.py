@@ -150,7 +150,7 @@ def test_axes_that_the_cells_cannot_tell_apart_have_no_effect() -> None:
 
 
 def test_verdicts_hold_over_the_family_and_few_seeds_are_a_caution() -> None:
-    shifts = {"head": -0.9, "on": 0.02}
+    shifts = {"head": -0.9, "on": RULE["rope"]}
     found = contrasts(runs(shifts, noise=0.001))
     assert dict(found.effects.select("level", "verdict").rows()) == {
         "layer": "equivalent",
