@@ -6,6 +6,7 @@ from .axis import (
     over as over,
     zipped as zipped,
 )
+from .control import ControlChange as ControlChange
 from .errors import (
     AblateError as AblateError,
     EnvironmentProblem as EnvironmentProblem,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 
 from ablate.grid.axis import Dimension, Scalar
 from ablate.grid.columns import Columns
+from ablate.grid.control import CellTrial, Controls, Wanted, check_wanted, find_controls
 from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from ablate.grid.errors import SpecError
 from ablate.grid.measure import Measure
@@ -43,6 +44,8 @@ class Planned(NamedTuple):
     """Label of the trial's operator, or of the cell if the trial has no operator."""
     axes: Mapping[str, Scalar]
     """Value of the cell on each axis; None if the axis does not apply."""
+    control: str | None = None
+    """The kind of explanation of a control; None for other cells."""
 
 
 class GridCount(NamedTuple):
@@ -81,6 +84,8 @@ class Grid:
     `name` is part of file names and, with _ for -, of a view in SQL. `axes` multiply; `rules` leave cells out.
     `baseline` selects the cell to compare with, as {axis name: label or value}. If several cells have these levels,
     each other cell is compared with the one that has its levels on all other axes. `measure` says what is compared.
+    `controls` adds the simplest explanations of what cells change: "auto" for all that their trials offer, or a list of
+    labels of these and of `ControlChange`.
     `a | b` has the cells of both. Raises `SpecError` at once for an invalid grid, and during enumeration for an
     invalid cell.
     """
@@ -92,6 +97,8 @@ class Grid:
     seeds: Iterable[int] = range(5)
     baseline: Mapping[str, object] | None = None
     measure: Measure | None = None
+    controls: Wanted = ()
+    """Cells that are no variants: the simplest explanations, each with the kind of what it explains."""
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
@@ -114,6 +121,7 @@ class Grid:
             rule = "the seeds of a grid are whole numbers, at least one and all different"
             raise SpecError(f"{rule}; {self.name!r} has {some([repr(seed) for seed in seeds], 5) or 'none'}")
         object.__setattr__(self, "seeds", seeds)
+        check_wanted(self.name, self.controls)
         for part in self.parts:
             part.check()
         names = self.columns.names
@@ -128,6 +136,8 @@ class Grid:
         for cell in self._cells.all(Counter()):
             row = self.columns.row(cell.place.part, cell.picks)
             yield self._plan_trial(cell, cell.trial, row, next(iter(self.seeds)))
+        for key in self.controlled.cells:
+            yield self._plan_control(key, next(iter(self.seeds)))
 
     def enumerate(self) -> Iterator[Planned]:
         """Yield every trial cell by cell in one pass."""
@@ -136,11 +146,15 @@ class Grid:
             for number, seed in enumerate(self.seeds):
                 trial = self._cells.build(cell.place.part, cell.picks, seed) if number else cell.trial
                 yield self._plan_trial(cell, trial, row, seed)
+        for key in self.controlled.cells:
+            for seed in self.seeds:
+                yield self._plan_control(key, seed)
 
     def trials(self) -> Iterator[Planned]:
         """Yield every trial in execution order: all cells with the first seed, then with the second, and so on.
 
-        Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced.
+        Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced;
+        controls come last.
         All cells are built before the first trial; `enumerate` does not.
         """
         for seed in self.seeds:
@@ -149,15 +163,18 @@ class Grid:
                 trial = self._cells.build(place.part, picks, seed)
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
                 yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), seed)
+            for control in sorted(self.controlled.cells):
+                yield self._plan_control(control, seed)
 
     def header(self) -> dict[str, Any]:
         """Return the content of `grids/<name>.json`: the grid as JSON data with counts. It enumerates all cells."""
         seeds, counts = list(self.seeds), self.enumeration
+        cells = len(counts.cells) + len(self.controlled.cells)
         return {
             "schema": HEADER_SCHEMA,
             "grid": self.name,
-            "cells": len(counts.cells),
-            "trials": len(counts.cells) * len(seeds),
+            "cells": cells,
+            "trials": cells * len(seeds),
             "seeds": seeds,
             "axes": self.columns.header(),
             "rules": [
@@ -172,6 +189,7 @@ class Grid:
             **({"overrides": list(self.overrides)} if self.overrides else {}),
             **({"of": self.of} if self.of else {}),
             **({"rows": counts.rows} if counts.rows else {}),
+            **({"controls": self.controlled.data()} if self.controls else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
@@ -182,8 +200,13 @@ class Grid:
                 raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
         if self.baseline and other.baseline and dict(self.baseline) != dict(other.baseline):
             raise SpecError(f"a union has one baseline; {self.name!r} and {other.name!r} have two, leave one out")
+        if self.controls and other.controls and self.controls != other.controls:
+            raise SpecError(
+                f"a union has one list of controls; {self.name!r} and {other.name!r} have two, leave one out"
+            )
         name, baseline = f"{self.name}-{other.name}", self.baseline or other.baseline
-        return replace(self, name=name, baseline=baseline, joined=(*self.joined, other))
+        controls = self.controls or other.controls
+        return replace(self, name=name, baseline=baseline, controls=controls, joined=(*self.joined, other))
 
     def named(self, name: str, *, baseline: Mapping[str, object] | None = None) -> "Grid":
         """Return the grid under another name and, if given, with another baseline."""
@@ -195,7 +218,7 @@ class Grid:
         Raises SpecError for an unknown field, and for the base, axes or rules of a union, which has several.
         """
         own = ("base", "axes", "rules")
-        known = ["name", "seeds", "baseline", "measure", *(() if self.joined else own)]
+        known = ["name", "seeds", "baseline", "measure", "controls", *(() if self.joined else own)]
         for name in fields:
             if self.joined and name in own:
                 raise SpecError(f"the union {self.name!r} has several {name}; change those of its grids before |")
@@ -231,6 +254,29 @@ class Grid:
                 agreed.append(_Agreement(count, cell.label, cell.key, others))
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
         return GridCount(sorted(cells), pruned, baseline, baselines, header_rows(rows))
+
+    @cached_property
+    def controlled(self) -> Controls:
+        """The controls that the grid has; none without `controls`. It enumerates all cells."""
+        return self.find_controls(self.controls) if self.controls else Controls()
+
+    def find_controls(self, wanted: Wanted) -> Controls:
+        """Find the controls that the grid has with `controls=wanted`. It enumerates all cells.
+
+        Raises `SpecError` without a measure and a baseline, and for a control that does not fit or is of no cell.
+        """
+        if self.measure is None or self.baseline is None:
+            raise SpecError(
+                f"controls explain a comparison; grid {self.name!r} has no measure or no baseline, add both"
+            )
+        cells = {
+            each.key: CellTrial(each.key, each.label, each.trial, self.columns.row(each.place.part, each.picks))
+            for each in self._cells.all(Counter())
+        }
+        several, only = self.enumeration.baselines, str(self.enumeration.baseline)
+        bases = several or dict.fromkeys((cell for cell in cells if cell != only), only)
+        pairs = ((cells[cell], cells[base]) for cell, base in bases.items())
+        return find_controls(pairs, {cell: each.label for cell, each in cells.items()}, self.measure, wanted)
 
     @property
     def _matched(self) -> list[str]:
@@ -277,3 +323,17 @@ class Grid:
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         require_text(cell.label or named, f"grid {self.name!r}: the label of a cell", MOST_LABEL)
         return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row)
+
+    def _plan_control(self, key: str, seed: int) -> Planned:
+        """Plan a control with its baseline's levels, null on the axes that make the baseline one."""
+        planned = self.controlled.cells[key]
+        trial = planned.trial.changed(seed=seed)
+        operator = getattr(trial, "operator", None)
+        require_text(planned.label, f"grid {self.name!r}: the label of a control", MOST_LABEL)
+        changed = {
+            *(self.baseline or ()),
+            *(axis["name"] for axis in self.columns.header() if planned.changes(axis["path"])),
+        }
+        levels = {name: None if name in changed else level for name, level in planned.levels.items()}
+        named = operator.label if isinstance(operator, Spec) else planned.label
+        return Planned(trial, trial.key, key, seed, planned.label, named, levels, planned.control.kind)

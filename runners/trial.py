@@ -5,9 +5,12 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from ablate.grid.control import ControlChange
 from ablate.grid.durations import read_duration
+from ablate.grid.measure import Measure
 from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import OutsideKey, Spec
+from ablate.runners.controls import distance_controls, feedforward_control, operator_controls
 from ablate.runners.evaluations import Evaluation
 from ablate.runners.optimisers import Training
 from ablate.runners.probes import (
@@ -26,7 +29,7 @@ from ablate.runners.tasks import Task
 from ablate.runners.tasks.model_fit import require_model_fits, require_operator_fits
 from ablate.runners.tasks.task import row_words
 from ablate.store.analysis.row_labels import complete
-from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer
+from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer, softmax
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.paths.choose import PathName, devices_of
 
@@ -157,6 +160,29 @@ class Trial(Spec):
     def row_infos(self) -> tuple[RowInfo, ...]:
         """Return what its task, evaluations and probes say about the values that they record."""
         return _row_infos(self.task, self.evaluations, self.probing.probes)
+
+    def controls(self, measure: Measure, baseline: Self | None = None) -> tuple[ControlChange, ...]:
+        """Return the simplest explanations of what this trial changes of `baseline`, by default softmax in its place.
+
+        None if neither operator nor positions are others. `ablate.runners.controls` has the reasons.
+        """
+        before = baseline or self.changed(operator=softmax(), placement=Placement())
+        moved = self.model.positions != before.model.positions
+        pairs = list(zip(self.operators(), before.operators(), strict=False))
+        if not moved and all(new.key == old.key for new, old in pairs):
+            return ()
+        moved |= any(new.forgetting != old.forgetting or new.visible != old.visible for new, old in pairs)
+        size, width, channel = parameters(before), before.model.feedforward_width, 0
+        if width:
+            wider = before.changed(model=before.model.changed(feedforward_width=width + 1))
+            channel = parameters(wider).total - size.total
+        added = parameters(self).operator - size.operator
+        found = [
+            *distance_controls(self.task.trained_length, self.task.measured_length(measure.point), moved=moved),
+            *(each for new, old in dict.fromkeys(pairs) for each in operator_controls(new, old, self.model)),
+            *feedforward_control(added, size.total, channel, width),
+        ]
+        return tuple({each.label: each for each in found}.values())
 
 
 @lru_cache(maxsize=4096)

@@ -55,6 +55,7 @@ def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
             "label": planned.label,
             "operator": planned.operator,
             "axes": dict(planned.axes),
+            **({"control": planned.control} if planned.control else {}),
             "spec": planned.trial.data(),
         }
 

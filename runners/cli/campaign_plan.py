@@ -15,6 +15,7 @@ from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.backends.slurm.submit.resource_classes import Demands
 from ablate.runners.backends.slurm.submit.workload import plan_allocation
 from ablate.runners.output import format_count, line_width
+from ablate.runners.planning.control_plan import control_lines
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
@@ -56,6 +57,8 @@ class RunPlan:
     refused: tuple[str, ...]
     """Cells whose trials would fail before their first step, and why; on a cluster their files may be elsewhere."""
     resolutions: tuple[Resolution, ...]
+    controls: Mapping[str, Sequence[str]]
+    """Lines about the controls of each grid."""
 
 
 @final
@@ -117,6 +120,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         estimate=times,
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
+        controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
     )
 
 
@@ -168,6 +172,7 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
     for each in plan.resolutions:
         if each.grid == name:
             yield from (f"  {line}" for line in resolution_lines(each))
+    yield from (f"  {line}" for line in plan.controls[name])
 
 
 def _list_labels(labels: Sequence[str]) -> str:
@@ -204,4 +209,5 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "estimate": plan.estimate._asdict(),
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
+        "controls": {name: list(lines) for name, lines in plan.controls.items()},
     }

@@ -192,7 +192,10 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
 
 def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     measure, seeds = header["measure"], len(header["seeds"])
-    comparisons = len(header.get("baselines") or ()) or int(header["cells"]) - 1
+    comparisons = (
+        len(header.get("baselines") or ())
+        or int(header["cells"]) - len(header.get("controls", {}).get("cells", ())) - 1
+    )
     level = measure["alpha"] / comparisons
     rope = margin(measure["rope"], measure["scale"])
     sd, size = np.full(1, noise.sd or math.nan), np.full(1, rope)

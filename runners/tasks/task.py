@@ -183,6 +183,15 @@ class Task(Choice):
         """Longest sequence in training and evaluation."""
 
     @property
+    def trained_length(self) -> int:
+        """Longest sequence in training."""
+        return self.length
+
+    def measured_length(self, point: Mapping[str, float]) -> int:
+        """Return the longest sequence at a point of an evaluation; 0 if it is not known to be another."""
+        return int(point.get("length", 0))
+
+    @property
     def sees_ahead(self) -> bool:
         """True if the model is an encoder and reads later positions; False if it is causal."""
         return False

@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 
 from ablate.grid.errors import NotFoundError
-from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.analysis.verdicts import GridMeasure, without_controls
 from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
@@ -35,8 +35,8 @@ class GridResult(NamedTuple):
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:
-        """Return the planned runs with their `value` of the measure, for `ablate.store.statistics.compare`."""
-        planned = self.rows.select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
+        """Return the planned runs, without controls, with their `value` of the measure, for `compare`."""
+        planned = without_controls(self.rows, self.header).select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
         named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
         points = [json.loads(point) for point in named["point"]]
         at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])

@@ -132,8 +132,19 @@ def _some(names: Iterable[str]) -> str:
     return some([*map(repr, names)], 8)
 
 
-@once
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
+    """The runs of the grid that are no controls: rows of `every_run`. Raises as it does."""
+    return without_controls(every_run(store, grid, measure), store.grid(grid))
+
+
+def without_controls(values: pl.DataFrame, header: Mapping[str, Any]) -> pl.DataFrame:
+    """Leave out the controls of a grid, which are in no family of comparisons with the baseline."""
+    controls = list((header.get("controls") or {}).get("cells", ()))
+    return values.filter(~pl.col("cell").is_in(controls)) if controls else values
+
+
+@once
+def every_run(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     """Every planned run of the grid in execution order, as `compare` takes them, with the axes as JSON.
 
     `value` is the measure at the last step, null unless the run is done. `budget` is the number of steps. `code` has

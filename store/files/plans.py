@@ -89,7 +89,9 @@ def require_version(layout: Layout, name: str) -> None:
 
 
 def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
-    """The cell that `cell` is compared with; None for a baseline, and without one."""
+    """The cell that `cell` is compared with; None for a baseline or a control, and without one."""
+    if cell in header.get("controls", {}).get("cells", ()):
+        return None
     if header.get("baselines"):
         baseline: str | None = header["baselines"].get(cell)
         return baseline

@@ -196,6 +196,7 @@ class PlanLine(Record):
     label: Text
     operator: Text
     axes: Annotated[Json, "axis -> value"]
+    control: Annotated[Text | None, "kind of explanation of a control; null for other cells"] = None
     spec: dict[str, Any]
 
 
@@ -215,6 +216,14 @@ class RecordedRow(Record):
     least: float | None = None
 
 
+class ControlsOfGrid(Record):
+    """The controls of a grid."""
+
+    cells: dict[Key, str]
+    of: dict[Key, list[Key]]
+    missing: dict[Key, list[str]]
+
+
 class Header(Record):
     """`grids/<name>.json`: a grid is planned."""
 
@@ -232,6 +241,7 @@ class Header(Record):
     overrides: list[str] | None = None
     of: str | None = None
     rows: dict[str, RecordedRow] | None = None
+    controls: ControlsOfGrid | None = None
 
 
 class Removal(Record):

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {19: "1ff92fcf1a2c3ec90577c0a020e3dd55"}
+MADE = {20: "3f167c5865a7a7ac19bb50d1df74659f"}
 """Hash of the statements that make an empty database, by version."""
 
 

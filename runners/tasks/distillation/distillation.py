@@ -90,6 +90,13 @@ class Distillation(Task):
         return self.task.length
 
     @property
+    def trained_length(self) -> int:
+        return self.task.trained_length
+
+    def measured_length(self, point: Mapping[str, float]) -> int:
+        return self.task.measured_length(point)
+
+    @property
     def unscored(self) -> int:
         return self.task.unscored
 

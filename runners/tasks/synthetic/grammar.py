@@ -77,6 +77,13 @@ class Grammar(GrammarProcess):
     def length(self) -> int:
         return max(self.context, *(2 + 2 * count for count in self.attractors), 1)
 
+    @property
+    def trained_length(self) -> int:
+        return self.context
+
+    def measured_length(self, point: Mapping[str, float]) -> int:
+        return int(point.get("length", 2 + 2 * point.get("attractors", -1)))
+
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         losses = (f"{predictor}validation_loss" for predictor in ("", "optimal.", "informed.", "constant."))
         asked = [{"attractors": count} for count in self.attractors]

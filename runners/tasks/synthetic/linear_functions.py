@@ -94,6 +94,13 @@ class LinearFunctions(InContext):
     def length(self) -> int:
         return 2 * max(self.points, self.evaluation.points) - 1
 
+    @property
+    def trained_length(self) -> int:
+        return 2 * self.points - 1
+
+    def measured_length(self, point: Mapping[str, float]) -> int:
+        return 2 * int(point.get("position", self.evaluation.points)) - 1
+
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         grid = self.evaluation
         positions = range(1, grid.points + 1)

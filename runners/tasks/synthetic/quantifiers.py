@@ -82,6 +82,13 @@ class Quantifiers(InContext):
     def length(self) -> int:
         return self.tokens(max(self.points, *self.evaluation.lengths))
 
+    @property
+    def trained_length(self) -> int:
+        return self.tokens(self.points)
+
+    def measured_length(self, point: Mapping[str, float]) -> int:
+        return self.tokens(int(point.get("length", 0)))
+
     def tokens(self, numbers: int) -> int:
         """Return the positions of a prompt of `numbers` numbers."""
         return 2 * numbers - 1 if self.labels == "shown" else numbers

@@ -100,6 +100,10 @@ class QueryTask(Task):
     def length(self) -> int:
         return max(self.context, *self.evaluation.lengths)
 
+    @property
+    def trained_length(self) -> int:
+        return self.context
+
     def measures(self) -> Mapping[str, Sequence[Point]]:
         points = self.points()
         guessed = [f"{name}.accuracy" for name in self.guesses(points[0])]
