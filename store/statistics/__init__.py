@@ -6,6 +6,7 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 
 from ablate.store.statistics.arms import Baseline
 from ablate.store.statistics.compare import checks, compare
+from ablate.store.statistics.controls import beyond_controls
 from ablate.store.statistics.curves import CurveRule, compare_curves
 from ablate.store.statistics.error_bars import balanced_means, item_bars
 from ablate.store.statistics.factorial import Factorial, factorial
@@ -19,7 +20,16 @@ from ablate.store.statistics.selection import select_then_report
 from ablate.store.statistics.verdict import MIN_PAIRS, Better, holm, judge
 
 __all__ = ["MIN_PAIRS", "STANDINGS", "Baseline", "Better", "CurveRule", "Factorial", "Objective", "Paired", "Scale"]
-__all__ += ["SeedContrasts", "balanced_means", "checks", "compare", "compare_curves", "detectable", "factorial"]
+__all__ += [
+    "SeedContrasts",
+    "balanced_means",
+    "beyond_controls",
+    "checks",
+    "compare",
+    "compare_curves",
+    "detectable",
+    "factorial",
+]
 __all__ += [
     "failures",
     "holm",
