@@ -12,6 +12,7 @@ from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import OutsideKey, Spec
 from ablate.runners.controls import distance_controls, feedforward_control, operator_controls
 from ablate.runners.evaluations import Evaluation
+from ablate.runners.evaluations.knockout import Knockout
 from ablate.runners.optimisers import Training
 from ablate.runners.probes import (
     AttentionEntropy,
@@ -69,6 +70,9 @@ class Execution(Spec):
 
     deterministic: bool = False
     """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""
+
+    knockout: Knockout | None = None
+    """The measure that is taken again at the end without parts of the operator; planning a grid writes it."""
 
     @model_validator(mode="after")
     def _computes_there(self) -> Self:

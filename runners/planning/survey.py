@@ -13,6 +13,7 @@ from ablate.grid import Grid, Planned, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
 from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of
 from ablate.runners.output import format_count, slow_notice
+from ablate.runners.planning.knockouts import plan_knockouts
 from ablate.runners.planning.preflight import check_measure
 from ablate.runners.provenance.code import Codes, ran_other_code
 from ablate.runners.provenance.specfile import place_of
@@ -27,6 +28,8 @@ class GridCells(NamedTuple):
     codes: Codes
     sources: Mapping[tuple[str, str], Mapping[str, str]]
     """The hash of every source that its trials run, by grid and cell."""
+    knockouts: Mapping[tuple[str, str], Mapping[str, Any]] = {}
+    """The knock-outs of its trials, by grid and cell that has any."""
 
 
 @slow_notice("planning: looking at every cell")
@@ -46,12 +49,16 @@ def walk(
         raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
     codes = Codes(files=files)
     sources: dict[tuple[str, str], Mapping[str, str]] = {}
+    knockouts: dict[tuple[str, str], Mapping[str, Any]] = {}
     for grid in grids:
+        operators: dict[str, Sequence[Any]] = {}
         judged: dict[tuple[str, ...], list[Spec]] = {}
         for planned in grid.cells():
             sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
+            if grid.measure is not None and getattr(planned.trial, "execution", None) is not None:
+                operators[planned.cell] = getattr(planned.trial, "operators", tuple)()
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)
@@ -59,7 +66,8 @@ def walk(
             check_measure(grid, [judges for judges in judged.values() if judges])
         except SpecError as error:
             raise SpecError(f"{place_of(grid.name, files[0])}: {error}" if files else str(error)) from error
-    return GridCells(codes, sources)
+        knockouts |= {(grid.name, cell): asked.data() for cell, asked in plan_knockouts(grid, operators).items()}
+    return GridCells(codes, sources, knockouts)
 
 
 class Surveyed(NamedTuple):
@@ -163,13 +171,15 @@ def survey(
 def _collect(
     layout: Layout,
     cells: GridCells,
-    lines: Iterable[Mapping[str, Any]],
+    lines: Iterable[dict[str, Any]],
     trials: dict[str, Surveyed],
     started: Collection[str],
 ) -> Iterator[Mapping[str, Any]]:
     """Pass on the lines of a grid, and add each trial that is new to `trials`."""
     for number, line in enumerate(lines):
         key, grid, cell = line["trial"], line["grid"], line["cell"]
+        if (asked := cells.knockouts.get((grid, cell))) and line["spec"]["execution"]["knockout"] is None:
+            line["spec"]["execution"]["knockout"] = asked
         if key not in trials:
             state, other = State.PENDING, False
             if key in started:

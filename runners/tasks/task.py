@@ -88,6 +88,18 @@ class Measurements(NamedTuple):
     se_items: float | None
 
 
+class ItemMeasurements(Measurements):
+    """A value with those of its items, float64 [items], whose mean it is; for a ratio, to first order."""
+
+    values: Tensor
+
+    @classmethod
+    def of(cls, measured: Measurements, values: Tensor) -> "ItemMeasurements":
+        found = cls(*measured)
+        found.values = values
+        return found
+
+
 class Items(NamedTuple):
     """The items' values behind a `Measurements` of the same name and point, for comparisons by item."""
 
@@ -242,7 +254,7 @@ def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = No
     """Measure the mean and standard error of one value per item, float64 [items]."""
     items = len(values)
     se = float(values.std(correction=1)) / math.sqrt(items) if items > 1 else None
-    return Measurements(name, float(values.mean()), dict(point or {}), items, se)
+    return ItemMeasurements.of(Measurements(name, float(values.mean()), dict(point or {}), items, se), values)
 
 
 def in_chunks(
@@ -289,6 +301,7 @@ def over_ratio(name: str, x: Tensor, n: Tensor, *, factor: float = 1.0, exponent
     """
     items, total = len(x), float(n.sum())
     value, se = float(x.sum()) / total if total else math.nan, None
+    apart = (x - value * n) * (items / total) if total else x
     if items > 1 and total:
         spread = float((x - value * n).square().sum()) * items / (items - 1)
         se = math.sqrt(spread) / total
@@ -297,5 +310,6 @@ def over_ratio(name: str, x: Tensor, n: Tensor, *, factor: float = 1.0, exponent
             size = math.exp(value)
         except OverflowError:
             size = math.inf
-        value, se = size, None if se is None else se * size
-    return Measurements(name, value * factor, {}, items, None if se is None else se * factor)
+        value, se, apart = size, None if se is None else se * size, apart * size
+    measured = Measurements(name, value * factor, {}, items, None if se is None else se * factor)
+    return ItemMeasurements.of(measured, (value + apart) * factor)

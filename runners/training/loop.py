@@ -26,6 +26,7 @@ from ablate.runners.training.deterministic import deterministic, fix_workspace
 from ablate.runners.training.failure import breaks_process, failure_of
 from ablate.runners.training.flat_parameters import Flat
 from ablate.runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
+from ablate.runners.training.knockout import knock_out, measure_again
 from ablate.runners.training.process_group import World
 from ablate.runners.training.process_state import contain, use_threads
 from ablate.runners.training.rank_launcher import ranks, require_precision
@@ -268,6 +269,10 @@ class _TrainingRun:
             if step == self._training.steps or not evaluation.at_end:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(predict)
+        asked = self._trial.execution.knockout
+        if step == self._training.steps and asked is not None:
+            again = partial(measure_again, self._trial, self._model, self._data, self._judges, predict)
+            yield from knock_out(self._model, asked, again)
 
     def _look(self, step: int, *, diverged: bool = False) -> None:
         probing = self._trial.probing
