@@ -1,8 +1,9 @@
 """Knock-outs of a trained model: the planned measure once more without parts of the operator, on the same items.
 
-A row `knockout.<stages>.<measure>` holds the change that the removal makes, at the point of the measure; `<stages>` are
-joined by +, or "all". `se_items` is the standard error over the items' own changes. A measure that training logs, such
-as the loss, is taken on the last `BATCHES` training batches; items are then sequences.
+A row `knockout.<stages>.<measure>` holds the change that the removal makes, at the point of the measure. `<stages>` are
+joined by +, or "all"; the row of "none" holds the measure itself. `se_items` is the standard error over the items' own
+changes. A measure that training logs, such as the loss, is taken on the last `BATCHES` training batches; items are then
+sequences.
 """
 
 import math
@@ -46,6 +47,7 @@ def knock_out(
     own = take()
     if own is None:
         return
+    yield own._replace(name=row_name(["none"], asked.name))
     everything = {stage for block in model.blocks() for stage in changed_stages(block.attention.operator)}
     for stages in asked.sets:
         try:

@@ -98,7 +98,11 @@ def test_no_key_and_no_other_number_changes() -> None:
     assert found.logged == plain.logged
     assert found.others() == plain.rows
     assert all(torch.equal(plain.weights[name], value) for name, value in found.weights.items())
-    assert set(found.knocked()) == {"knockout.forgetting.validation_loss", "knockout.all.validation_loss"}
+    rows = found.knocked()
+    assert rows.keys() == {f"knockout.{each}.validation_loss" for each in ("none", "forgetting", "all")}
+    assert rows["knockout.none.validation_loss"][2:] == next(
+        row[2:] for row in plain.rows if row[1] == "validation_loss" and row[0] == 6
+    )
 
 
 def test_the_change_is_that_of_a_model_without_the_component() -> None:
@@ -194,7 +198,7 @@ def test_without_memory_the_trial_still_ends(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("ablate.runners.training.loop.measure_again", failing)
     found = run(trial)
-    assert not found.knocked()
+    assert found.knocked().keys() == {"knockout.none.validation_loss"}
     assert found.others() == run(TRIAL).others()
 
 
