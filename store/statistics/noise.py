@@ -98,6 +98,11 @@ def examine(table: Floats, is_base: NDArray[np.bool_], *, long_tail: bool) -> No
     return NoiseShape(*of, numbers[0], float(cut), above, tail, *numbers[1:])
 
 
+def unseen_share(runs: int) -> float:
+    """Return the share of outcomes that `runs` runs leave unseen with a probability of 5 %: rarer ones may exist."""
+    return float(1 - 0.05 ** (1 / runs))
+
+
 def seed_share(table: Floats) -> float:
     """Estimate the share of the variance within cells that all cells have in common by seed, 0 to 0.99."""
     there = np.isfinite(table)
