@@ -201,7 +201,7 @@ def pivot(
     chooses = best and bool(others)
     kept, warning, scale = found, "", measure.scale
     if chooses:
-        chosen = select_then_report(found, over=over, within=keys, scale=scale, better=measure.better, split="same")
+        chosen = select_then_report(found, over=over, within=keys, scale=scale, better=measure.better, by="all")
         kept = found.filter(pl.col("cell").is_in(list(chosen.choices)))
         warning = chosen.warning.replace(_AXIS, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})

@@ -222,8 +222,7 @@ def _heading(
     yield f"{against}paired by seed{equal_words(measure)}"
     yield f"p by Holm over {family}, alpha {measure['alpha']:g}; {ONE_COMPARISON}"
     if "selected" in found.columns and found.height:
-        seeds = {name: " ".join(map(str, found[name][0])) for name in ("selected_on", "reported_on")}
-        yield f"best cell of each setting, chosen on seeds {seeds['selected_on']}, compared on {seeds['reported_on']}"
+        yield "each setting at its best cell, chosen for each seed by the other seeds; intervals contain that error"
 
 
 def equal_words(measure: Mapping[str, Any]) -> str:

@@ -11,36 +11,31 @@ from ablate.grid.names import label_of
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, baselines_of, judge_runs, measure_of, runs
 from ablate.store.statistics import Baseline
-from ablate.store.statistics.selection import Selected, Split, TunedChoice, expected_optimism, select_then_report
+from ablate.store.statistics.selection import Selected, TunedChoice, select_then_report
 from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called like a column of the runs apart from it
 
 
-def selected_verdicts(store: Store, grid: str, over: Sequence[str], *, split: Split = "apart") -> pl.DataFrame:
+def selected_verdicts(store: Store, grid: str, over: Sequence[str]) -> pl.DataFrame:
     """One row per setting of the axes that are not in `over`, but for the baseline's: columns of `compare` and more.
 
-    Every setting, the baseline's too, is represented by its best cell on the seeds that select. With `split` "apart" it
-    is compared on the other seeds; with "same" on all, and each reason warns of that. Further columns are selected
-    (levels of `over`), among (number of cells it was chosen from), selected_on and reported_on (seeds). `optimism` is
-    the expected gain of the best of `among` equal cells, in standard deviations of a run; 0 with "apart". There is no
-    verdict, and `among` is 0, if the setting or the baseline's has no value on the seeds that select. Raises as
-    `verdicts` does, and SpecError for an axis that is not there, too few seeds, or one setting.
+    On each seed, every setting, the baseline's too, is represented by the level that is best on the other seeds. The
+    row is called after the level that is best on all. Further columns are selected (its levels of `over`), among
+    (number of cells it was chosen from) and otherwise (seeds for which the others choose another one). There is no
+    verdict, and `among` is 0, if the setting or the baseline's has no value. Raises as `verdicts` does, and SpecError
+    for an axis that is not there or one setting.
     """
-    return tuned_table(store, grid, over, split)[0]
+    return tuned_table(store, grid, over)[0]
 
 
-def tuned_table(
-    store: Store, grid: str, over: Sequence[str], split: Split = "apart"
-) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def tuned_table(store: Store, grid: str, over: Sequence[str]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Return `selected_verdicts` and the `baseline_rows` of their baselines. Raises as it does."""
-    chosen, values, baseline, by = _tune(store, grid, over, split)
+    chosen, values, baseline, by = _tune(store, grid, over)
     return _with_choices(judge_runs(values, baseline, by), chosen), baseline_rows(values, baseline, by)
 
 
-def _tune(
-    store: Store, grid: str, over: Sequence[str], split: Split
-) -> tuple[Selected, pl.DataFrame, Baseline, GridMeasure]:
+def _tune(store: Store, grid: str, over: Sequence[str]) -> tuple[Selected, pl.DataFrame, Baseline, GridMeasure]:
     """The choice, the runs to report without those of a cell that nothing chose, their baseline and the measure."""
     by = measure_of(store, grid, None)
     header = store.grid(grid)
@@ -64,9 +59,8 @@ def _tune(
             f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
             f"where axes are zipped; name the zipped axes too, of {names}"
         )
-    chosen = select_then_report(
-        wide, over=[_AXIS + name for name in over], within=within, scale=by.scale, better=by.better, split=split
-    )
+    axes_over = [_AXIS + name for name in over]
+    chosen = select_then_report(wide, over=axes_over, within=within, scale=by.scale, better=by.better)
     if len(chosen.choices) < 2:
         raise SpecError(f"a selection over {', '.join(over)} leaves one cell, of the axes {names}: nothing to compare")
     base = _represent(wide, chosen, within, baselines_of(store, grid, None))
@@ -85,11 +79,11 @@ def _represent(values: pl.DataFrame, chosen: Selected, within: Sequence[str], ba
 
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:
-    planned = f"{choice.runs} selecting runs{where}"
+    planned = f"{choice.runs} runs that choose{where}"
     unusable = [f"{choice.unusable} of {planned} ended without a finite value"] if choice.unusable else []
     if not choice.among:
         left = [f"{choice.outstanding} of them outstanding"] if choice.outstanding else []
-        return "; ".join([f"nothing was selected: none of the {planned} has a value", *left, *unusable])
+        return "; ".join([f"nothing was chosen: none of the {planned} has a value", *left, *unusable])
     ended = choice.runs - choice.outstanding
     left = [f"preliminary: {ended} of {planned}"] if choice.outstanding else []
     return "; ".join([*left, *unusable])
@@ -97,20 +91,13 @@ def _of_selecting(choice: TunedChoice, where: str) -> str:
 
 def _with_choices(judged: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
     picks = [chosen.choices[cell] for cell in judged["cell"]]
-    first, second = (
-        f"seed{'s' * (len(seeds) != 1)} {' '.join(map(str, seeds))}"
-        for seeds in (chosen.selected_on, chosen.reported_on)
-    )
-    split = f"selected on {first}, reported on {second}"
-    warning = chosen.warning.replace(_AXIS, "")
     words, reasons = [], []
     for pick, cell, word, reason in zip(picks, judged["baseline"], judged["verdict"], judged["reason"], strict=True):
         base = chosen.choices[cell]
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
         doubts = [_of_selecting(pick, ""), _of_selecting(base, " in the baseline"), reason if selected else ""]
-        reasons.append("; ".join(filter(None, [*doubts, split, warning])))
-    optimism = [expected_optimism(pick.among, pick.values) if chosen.warning else 0.0 for pick in picks]
+        reasons.append("; ".join(filter(None, [*doubts, "levels chosen for each seed by the other seeds"])))
     levels = [
         ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
         for pick in picks
@@ -120,7 +107,5 @@ def _with_choices(judged: pl.DataFrame, chosen: Selected) -> pl.DataFrame:
         pl.Series("reason", reasons, pl.String),
         pl.Series("selected", levels, pl.String),
         pl.Series("among", [pick.among for pick in picks], pl.Int64),
-        pl.Series("selected_on", [list(chosen.selected_on)] * judged.height, pl.List(pl.Int64)),
-        pl.Series("reported_on", [list(chosen.reported_on)] * judged.height, pl.List(pl.Int64)),
-        pl.Series("optimism", optimism, pl.Float64),
+        pl.Series("otherwise", [pick.otherwise for pick in picks], pl.Int64),
     )

@@ -71,8 +71,8 @@ def detect(values: pl.DataFrame, *, baseline: Baseline, scale: Scale) -> NoiseSh
     table = np.full((len(usable), len(seeds)), np.nan)
     for row, cell in zip(table, usable, strict=True):
         row[[seeds.index(seed) for seed in sorted(cells[cell].measured)]] = forward(known[cell], scale)
-    found = examine(table, np.array([cell not in bases for cell in usable], dtype=bool), long_tail=scale == "linear")
-    return found._replace(between=back(found.between, scale))
+    shape = examine(table, np.array([cell not in bases for cell in usable], dtype=bool), long_tail=scale == "linear")
+    return shape._replace(between=back(shape.between, scale))
 
 
 def examine(table: Floats, is_base: NDArray[np.bool_], *, long_tail: bool) -> NoiseShape:
@@ -173,10 +173,10 @@ def _long_tail(table: Floats, share: float) -> Statistic:
 def _limits(there: bytes, shape: tuple[int, int], bases: int, share: float) -> Floats:
     """The limits of split, skew and spread, of tables of this shape without any difference."""
     runs = np.frombuffer(there, dtype=bool).reshape(shape)
-    found = [(split(tables)[0].max(-1), *skew_and_spread(tables, bases)) for tables in _normal(runs, share)]
+    simulated = [(split(tables)[0].max(-1), *skew_and_spread(tables, bases)) for tables in _normal(runs, share)]
     levels = (SPLIT_LEVEL, SKEW_LEVEL, SKEW_LEVEL)
     return np.array(
-        [_quantile(np.concatenate(each), at) for each, at in zip(zip(*found, strict=True), levels, strict=True)]
+        [_quantile(np.concatenate(each), at) for each, at in zip(zip(*simulated, strict=True), levels, strict=True)]
     )
 
 

@@ -1,7 +1,7 @@
 """The winner's curse: the best of several equal variants looks better than it is, on the seeds that chose it.
 
-So the choice is made on some seeds and reported on the others. The split is by rank: of the sorted seeds that any run
-has, every other one selects, beginning with the first, whatever their values are.
+So each seed reports the level that the other seeds choose. Neighbouring seeds share most of their choosing runs, so the
+spread of these values understates the error; `Pairing.summary` has the error that holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.scales import Scale, forward
 from ablate.store.statistics.verdict import Better
 
-Split = Literal["apart", "same"]
-"""apart: one half of the seeds selects, the other is reported; same: all seeds do both, with a warning."""
+Choosing = Literal["others", "all"]
+"""others: a seed reports the choice of the other seeds; all: that of all seeds, its own too, with a warning."""
 
 
 class TunedChoice(NamedTuple):
@@ -29,20 +29,19 @@ class TunedChoice(NamedTuple):
     label: str
     among: int  # cells that had a value to be chosen by; 0: nothing chose this one
     levels: Mapping[str, object]  # levels of the chosen cell on the axes selected over
-    runs: int  # planned for the setting on the seeds that select
-    outstanding: int  # selecting runs that have not ended
-    unusable: int  # selecting runs that ended, as failed or finished, without a finite value
-    values: int = 0  # number of values of the chosen cell on the selecting seeds
+    runs: int  # planned for the setting
+    outstanding: int  # runs that have not ended
+    unusable: int  # runs that ended, as failed or finished, without a finite value
+    values: int = 0  # number of values of the chosen cell
+    otherwise: int = 0  # seeds for which the other seeds choose another cell
 
 
 class Selected(NamedTuple):
     """Runs to report, and how they were chosen."""
 
-    values: pl.DataFrame  # the rows of the chosen cells on the seeds that are reported
-    choices: Mapping[str, TunedChoice]  # by the cell that was chosen
-    selected_on: tuple[int, ...]
-    reported_on: tuple[int, ...]
-    warning: str  # empty where the seeds that are reported had no part in the choice
+    values: pl.DataFrame  # rows below the cell that all seeds choose; `chosen` is that cell's own value
+    choices: Mapping[str, TunedChoice]  # by the cell that all seeds choose
+    warning: str  # empty where no seed had a part in its own choice
 
 
 def select_then_report(
@@ -52,29 +51,52 @@ def select_then_report(
     within: Sequence[str],
     scale: Scale,
     better: Better,
-    split: Split = "apart",
+    by: Choosing = "others",
 ) -> Selected:
-    """The best levels of the axes `over` for every setting of the axes `within`, chosen on half of the seeds.
+    """The best levels of the axes `over` for every setting of the axes `within`.
 
     `values` has the columns that `compare` takes and one for every axis named. A cell with fewer usable values than
-    another of its setting is not chosen. A setting without any value on these seeds keeps its first cell, with `among`
-    0. Raises SpecError for an axis that is no column, and if there are too few seeds to split.
+    another of its setting is not chosen. A setting without any value keeps its first cell, with `among` 0. Raises
+    SpecError for an axis that is no column.
     """
     for name in (*over, *within):
         if name not in values.columns:
             known = values.columns
             raise SpecError(f"a selection is over columns of the runs; got {name!r}{suggest_name(name, known)}")
-    seeds = sorted(values["seed"].unique().to_list())
-    if split == "apart" and len(seeds) < 2:
-        raise SpecError(f"a selection needs seeds to report on beside those that select; there is {len(seeds)}")
-    selecting, reported = (tuple(seeds[::2]), tuple(seeds[1::2])) if split == "apart" else (tuple(seeds),) * 2
-    selected = values.filter(pl.col("seed").is_in(selecting))
-    numbers = selected["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    usable = (selected["state"] == State.DONE).to_numpy() & np.isfinite(numbers)
+    numbers = values["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    usable = (values["state"] == State.DONE).to_numpy() & np.isfinite(numbers)
     units = forward(np.where(usable, numbers, np.nan), scale)
-    choices = _choices(selected.with_columns(pl.Series("units_", units).fill_nan(None)), over, within, better)
-    kept = values.filter(pl.col("seed").is_in(reported) & pl.col("cell").is_in(list(choices)))
-    return Selected(kept, choices, selecting, reported, _warning(choices, over) if split == "same" else "")
+    values = values.with_columns(pl.Series("units_", units).fill_nan(None))
+    choices = _choices(values, over, within, better)
+    if by == "all":
+        kept = values.filter(pl.col("cell").is_in(list(choices)))
+        return Selected(kept.drop("units_"), choices, _warning(choices, over))
+    kept, changed = _leave_one_out(values, choices, within, better)
+    choices = {cell: each._replace(otherwise=changed[cell]) for cell, each in choices.items()}
+    return Selected(kept, choices, "")
+
+
+def _leave_one_out(
+    values: pl.DataFrame, choices: Mapping[str, TunedChoice], within: Sequence[str], better: Better
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The run that the other seeds choose, for each setting and seed, and how often it is of another cell."""
+    own = pl.col("units_").is_not_null().cast(pl.Int64)
+    others = (own.sum().over("cell") - own, pl.col("units_").sum().over("cell") - pl.col("units_").fill_null(0.0))
+    mean = pl.when(others[0] > 0).then(others[1] / others[0])
+    values = values.with_columns(all_=pl.lit(0))
+    within = [*within, "all_"]  # there may be no other axis
+    ranked = values.with_row_index("at_").with_columns(n_=others[0], mean_=mean if better == "lower" else -mean)
+    keys = [*within, "seed"]
+    picked = ranked.sort("n_", "mean_", "at_", descending=[True, False, False]).unique(keys, keep="first").sort("at_")
+    names = ("cell", "label", *within)
+    chosen = values.filter(pl.col("cell").is_in(list(choices)))
+    names_of = chosen.select(*names).unique("cell", maintain_order=True)
+    on_all = chosen.select(*keys, chosen="value")
+    kept = picked.rename({"cell": "from_"}).drop("label").join(names_of, on=within, nulls_equal=True)
+    kept = kept.join(on_all, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    counts = dict(kept.group_by("cell").agg((pl.col("from_") != pl.col("cell")).sum()).iter_rows())
+    columns = [*(name for name in values.columns if name not in ("units_", "all_")), "chosen"]
+    return kept.select(columns), counts
 
 
 def _choices(

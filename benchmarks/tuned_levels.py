@@ -1,0 +1,70 @@
+"""Share of comparisons of tuned arms that claim a difference, by how the error is computed, as JSON.
+
+python benchmarks/tuned_levels.py [--tables 8000]
+
+Each arm has `levels` of which the first is `ahead` standard deviations of a run better than the others. Runs of one
+seed share a part of the same size. `shift` is the true difference. Alpha is 0.05. The seed is fixed.
+"""
+
+import json
+from itertools import product
+
+import numpy as np
+from measurement import read_options
+
+from ablate.store.statistics import summarise
+from ablate.store.statistics.arms import widen_by_choice
+from ablate.store.statistics.paired_differences import Floats, Paired, p_zero
+
+LEVELS, AHEAD, SEEDS, NOISE = (
+    ((5, 1), (5, 2), (3, 3), (8, 8)),
+    (0.0, 0.3, 0.7, 1.5, 3.0),
+    (3, 5, 8, 12),
+    ("normal", "t3"),
+)
+
+
+def choose_by_others(runs: Floats) -> Floats:
+    """The value of the level that is best on the other seeds; [tables, levels, seeds] to [tables, seeds]."""
+    others = (runs.sum(-1, keepdims=True) - runs) / (runs.shape[-1] - 1)
+    return np.take_along_axis(runs, others.argmin(1)[:, None], 1)[:, 0]
+
+
+def choose_by_all(runs: Floats) -> Floats:
+    """The values of the level that is best on all seeds."""
+    return np.take_along_axis(runs, runs.mean(-1).argmin(1)[:, None, None], 1)[:, 0]
+
+
+def claim(noise: str, levels: tuple[int, int], ahead: float, seeds: int, shift: float, tables: int) -> dict[str, float]:
+    """Share of `tables` whose p of "no difference" is at most alpha."""
+    rng = np.random.default_rng([seeds, *levels, int(10 * ahead), noise == "t3", shift > 0])
+    common, arms = rng.normal(size=(tables, 1, seeds)), []
+    for count in levels:
+        shape = tables, count, seeds
+        own = rng.normal(size=shape) if noise == "normal" else rng.standard_t(3, size=shape)
+        arms.append(own + common + np.where(np.arange(count) > 0, ahead, 0.0)[:, None])
+    ours, theirs = arms[0], arms[1] + shift
+    left_out, on_all = (summarise(choose(ours) - choose(theirs)) for choose in (choose_by_others, choose_by_all))
+    rules: dict[str, Paired] = {"spread": left_out, "all": on_all}
+    rules["rule"] = widen_by_choice(left_out, choose_by_all(ours) - choose_by_all(theirs))
+    if seeds > 3:
+        halves = [
+            np.take_along_axis(arm[..., 1::2], arm[..., ::2].mean(-1).argmin(1)[:, None, None], 1)[:, 0]
+            for arm in (ours, theirs)
+        ]
+        rules["halves"] = summarise(halves[0] - halves[1])
+    return {name: round(float((p_zero(found) <= 0.05).mean()), 4) for name, found in rules.items()}
+
+
+def main() -> None:
+    tables = read_options(__doc__, tables=8000).tables
+    for noise, levels, ahead, seeds in product(NOISE, LEVELS, AHEAD, SEEDS):
+        setting = {"noise": noise, "levels": levels, "ahead": ahead, "seeds": seeds}
+        shifts = (0.0,) if noise == "t3" else (0.0, 2.0 if seeds < 8 else 1.0)
+        for shift in shifts:
+            claims = claim(noise, levels, ahead, seeds, shift, tables)
+            print(json.dumps({**setting, "shift": shift, "tables": tables, **claims}))
+
+
+if __name__ == "__main__":
+    main()
