@@ -48,7 +48,7 @@ class SeedRun(NamedTuple):
     wall_s: float | None = None
     gpu: bool | None = None
     unreadable: bool | None = None  # finished, and its value cannot be read
-    chosen: float | None = None  # of a tuned cell: the value of the level that all seeds choose
+    chosen: float | None = None  # the value of the level that all seeds choose, of a tuned cell
 
     @property
     def outcome(self) -> Outcome:
@@ -123,7 +123,7 @@ class Pairing(NamedTuple):
     note: str
     wall_s: float | None  # seconds of one seed in both arms, by medians over finished runs; None if one has none
     on_gpu: bool  # every run is known to have used a GPU
-    chosen: Floats | None = None  # of tuned cells: differences of the levels that all seeds choose
+    chosen: Floats | None = None  # differences of the levels that all seeds choose, of tuned cells
 
     @property
     def differences(self) -> Floats:
