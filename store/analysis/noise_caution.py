@@ -12,7 +12,7 @@ from ablate.store.store import Store
 class NoiseCaution(NamedTuple):
     """The findings of the detectors, and sentences; each is empty if there is nothing to say."""
 
-    found: NoiseShape
+    shape: NoiseShape
     caution: str
     standing: str  # below a claim from fewer than 29 runs
 
@@ -30,18 +30,18 @@ def noise_caution(
 
 @once
 def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> NoiseCaution:
-    found = detect(runs(store, grid, by), baseline=baselines_of(store, grid, baseline), scale=by.scale)
+    shape = detect(runs(store, grid, by), baseline=baselines_of(store, grid, baseline), scale=by.scale)
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
     claims = [row for row in judged.iter_rows(named=True) if row["verdict"] not in ("undecided", "no verdict")]
     fewest = min((min(row["runs"], row["baseline_runs"]) for row in claims), default=0)
-    return NoiseCaution(found, _describe(found), _stand(fewest) if fewest else "")
+    return NoiseCaution(shape, _describe(shape), _stand(fewest) if fewest else "")
 
 
-def _describe(found: NoiseShape) -> str:
-    fired = found.fired
+def _describe(shape: NoiseShape) -> str:
+    fired = shape.fired
     if "split" in fired:
         what = "two groups, or a long tail, divided" if "tail" in fired else "two groups"
-        where = f"at {found.between:.3g} ({found.above} of {found.runs} above)"
+        where = f"at {shape.between:.3g} ({shape.above} of {shape.runs} above)"
         return f"runs of this grid fall into {what} {where}: the mean compares how often as much as how well"
     if "tail" in fired:
         return "on a log scale these values are more regular; the claims are about the mean, which few large runs carry"
