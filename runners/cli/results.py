@@ -149,6 +149,11 @@ def table(
                 header = with_measure(store.grid(name), judged)
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
+                if controls := (header.get("controls") or {}).get("cells"):
+                    labels = label_cells(store, name)
+                    write_prose(
+                        f"controls, against which --why compares: {', '.join(labels[cell] for cell in controls)}"
+                    )
                 if shown.height and not best_over:
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
@@ -214,12 +219,13 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
+        controls = (store.grid(grid).get("controls") or {}).get("cells", ())
     if of.as_json:
         write_json("why" if found else "table", found or rows, warnings)
     elif found is None:
         for cell in cells:
             if cell not in compared:
-                write_prose(f"{names[cell]}: baseline")
+                write_prose(f"{names[cell]}: {'control' if cell in controls else 'baseline'}")
         for row in rows:
             write_prose(f"{row['label']}: {row['verdict']}; {row['reason']}")
     else:

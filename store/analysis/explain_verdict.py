@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from ablate.grid.errors import SpecError
+from ablate.store.analysis.control_tests import control_tests, control_text
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
 from ablate.store.database import queries
 from ablate.store.statistics import checks, item_bars
@@ -19,19 +20,24 @@ def why(
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label).
 
-    The columns of `compare` and `checks`, and `items`: the fields of `ItemBars` if both arms recorded values of the
-    same items. Raises as `verdicts` does, and SpecError for a baseline.
+    The columns of `compare` and `checks`, `better` of the measure, and `control`: its row of `beyond_controls`.
+    `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as `verdicts` does, and
+    SpecError for a baseline or a control.
     """
     grid_measure = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
     theirs = base if isinstance(base, str) else base.get(key, key)
-    if key == theirs:
+    control = key in (store.grid(grid).get("controls") or {}).get("cells", ())
+    if key == theirs or control:
         label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
-        raise SpecError(f"the cell {label!r} is a baseline, which has no verdict; ask for another cell")
+        what = "control" if control else "baseline"
+        raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     values = runs(store, grid, grid_measure)
     basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     verdicts = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
     row = next(row for row in verdicts.iter_rows(named=True) if row["cell"] == key)
+    tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()
+    row |= {"better": grid_measure.better, "control": tests[0] if tests else None}
     kept = _item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
         return {**row, "items": None}
@@ -82,7 +88,12 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
         f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
         f"error bars: {_bars(row['items'])}",
+        f"controls: {control_text(row['control'], better=_improved(row))}",
     ]
+
+
+def _improved(row: Mapping[str, Any]) -> bool:
+    return row["difference"] is not None and (row["difference"] < 0) == (row["better"] == "lower")
 
 
 def _difference(row: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Controls: what operators offer, and the cells that a grid gets from them."""
 
 import json
+import math
 
 import pytest
 
@@ -13,6 +14,7 @@ from ablate import (
     LengthExtrapolation,
     Measure,
     Rotary,
+    RunRequest,
     Training,
     Trial,
     fox,
@@ -24,6 +26,7 @@ from ablate import (
     over,
     principled_gate,
     principled_margin,
+    run_campaign,
     sliding_window,
     softmax,
     ssa,
@@ -32,8 +35,13 @@ from ablate import (
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import cell_key
 from ablate.runners.attempts.manifest import trial_lines, write_grid
+from ablate.runners.execution import Inline
 from ablate.runners.trial import parameters
+from ablate.store.analysis.control_tests import control_tests
+from ablate.store.analysis.explain_verdict import why
+from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.layout import Layout
+from ablate.store.store import Store
 
 BASE = Trial(
     task=Grammar(
@@ -201,3 +209,51 @@ def test_the_plans_lines_say_which_trials_are_controls(tmp_path):
     kinds = json.loads(layout.grid_header("g").read_text())["controls"]["cells"]
     assert {line["cell"]: line["control"] for line in lines if "control" in line} == kinds
     assert sum("control" in line for line in lines) == 9
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A campaign of a grid with controls, trained: its grid and its store."""
+    root = tmp_path_factory.mktemp("controls")
+    controlled = grid(fox(), ssa(), controls="auto")
+    assert run_campaign(root, [controlled], Inline(), RunRequest(progress=False)).done == 3 * 10
+    with Store.open(root) as store:
+        yield controlled, store
+
+
+def test_controls_are_in_no_family_of_comparisons_with_the_baseline(trained):
+    controlled, store = trained
+    variants = [each.cell for each in controlled.cells() if each.control is None][1:]
+    frame = verdicts(store, "g")
+    assert sorted(frame["cell"]) == sorted(variants)
+    assert set(frame["family"]) == {2}
+    query = "SELECT DISTINCT cell, control, baseline FROM grid_trial WHERE control IS NOT NULL ORDER BY ALL"
+    added = controlled.header()["controls"]["cells"]
+    assert store.sql(query).rows() == [(cell, kind, None) for cell, kind in sorted(added.items())]
+
+
+def test_a_variant_is_tested_against_each_of_its_controls(trained):
+    controlled, store = trained
+    frame, header, base = control_tests(store, "g"), controlled.header()["controls"], controlled.header()["baseline"]
+    assert dict(frame.select("cell", "controls").rows()) == {cell: len(own) for cell, own in header["of"].items()}
+    for row in frame.iter_rows(named=True):
+        means = {
+            cell: store.sql(
+                "SELECT avg(value) FROM v_final WHERE grid = 'g' AND cell = $cell AND name = $name "
+                "AND point['length'] = 64",
+                {"cell": cell, "name": BEYOND.name},
+            ).item()
+            for cell in (row["cell"], base, *header["of"][row["cell"]])
+        }
+        sign = math.copysign(1, means[row["cell"]] - means[base])
+        least = min(header["of"][row["cell"]], key=lambda cell: sign * (means[row["cell"]] - means[cell]))
+        assert row["control"] == least
+        assert row["difference"] == pytest.approx(means[row["cell"]] - means[least], rel=1e-6, abs=1e-9)
+        assert why(store, "g", row["cell"])["control"] == row
+
+
+def test_a_control_has_no_verdict(trained):
+    controlled, store = trained
+    for cell in controlled.header()["controls"]["cells"]:
+        with pytest.raises(SpecError, match="control"):
+            why(store, "g", cell)
