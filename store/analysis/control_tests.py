@@ -32,8 +32,8 @@ def control_text(control: Mapping[str, Any] | None, *, better: bool) -> str:
     word = "better" if better else "worse"
     nearest = "no control was tested"
     if control["control_label"] is not None:
-        numbers = ", ".join(_signed(control[name]) for name in ("difference", "low"))
-        nearest = f"{control['control_label']} ({numbers} to {_signed(control['high'])})"
+        numbers = ", ".join(_with_sign(control[name]) for name in ("difference", "low"))
+        nearest = f"{control['control_label']} ({numbers} to {_with_sign(control['high'])})"
     if control["beyond"] == "no":
         return f"not {word} than {nearest}"
     if control["beyond"] == "unknown":
@@ -42,5 +42,5 @@ def control_text(control: Mapping[str, Any] | None, *, better: bool) -> str:
     return f"{word} than all {control['controls']}, least so than {nearest}; p after Holm {control['p_holm']:.3g}"
 
 
-def _signed(value: float | None) -> str:
+def _with_sign(value: float | None) -> str:
     return "-" if value is None else f"{value:+.3g}"

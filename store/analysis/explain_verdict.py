@@ -88,11 +88,11 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
         f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
         f"error bars: {_bars(row['items'])}",
-        f"controls: {control_text(row['control'], better=_improved(row))}",
+        f"controls: {control_text(row['control'], better=_is_better(row))}",
     ]
 
 
-def _improved(row: Mapping[str, Any]) -> bool:
+def _is_better(row: Mapping[str, Any]) -> bool:
     return row["difference"] is not None and (row["difference"] < 0) == (row["better"] == "lower")
 
 
