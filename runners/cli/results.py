@@ -148,7 +148,6 @@ def table(
                     write(f"campaign {several}")
                 header = with_measure(store.grid(name), judged)
                 bases = write_title(store, header, found, shown, bases, best_over)
-                _write_controls(store, header)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
@@ -158,12 +157,6 @@ def table(
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
-
-
-def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
-    if controls := (header.get("controls") or {}).get("cells"):
-        labels = [label for cell, label in label_cells(store, header["grid"]).items() if cell in controls]
-        write_prose(f"controls, against which --why compares: {', '.join(labels)}")
 
 
 def _name_rows(

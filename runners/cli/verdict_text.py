@@ -179,6 +179,12 @@ def _find_matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[s
     return [name for name in header.get("matched", ()) if name not in best_over]
 
 
+def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
+    if controls := (header.get("controls") or {}).get("cells"):
+        labels = [label for cell, label in label_cells(store, header["grid"]).items() if cell in controls]
+        write_prose(f"controls, against which --why compares: {', '.join(labels)}")
+
+
 def write_verdicts(
     store: "Store",
     header: Mapping[str, Any],
@@ -188,6 +194,7 @@ def write_verdicts(
     chosen: "pl.DataFrame | None" = None,
 ) -> None:
     """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
+    _write_controls(store, header)
     if chosen is not None:
         cells = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
         lines = [[*map(_chosen_cell, chosen.columns, row)] for row in cells]
