@@ -32,6 +32,7 @@ from ablate.dashboards.html.markup import (
     text,
 )
 from ablate.store import Store
+from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import baseline_cells
 
@@ -126,7 +127,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         )
     heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
-    return tag("div", heading + table + actions, class_="block verdicts")
+    noise = noise_caution(about.store, about.grid).sentences
+    cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in noise)
+    return tag("div", heading + table + cautions + actions, class_="block verdicts")
 
 
 def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:

@@ -126,6 +126,8 @@ def table(
     """
     import polars as pl
 
+    from ablate.store.analysis.noise_caution import noise_caution
+
     judged_by.check()
     best_over = judged_by.best_over
     if why is not None:
@@ -150,6 +152,8 @@ def table(
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
+                    for sentence in noise_caution(store, name, measure=judged._asdict()).sentences:
+                        write_prose(sentence)
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes

@@ -21,11 +21,12 @@ from ablate.dashboards.data import captions
 from ablate.dashboards.data.formatting import NO_MARGIN, count
 from ablate.dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
 from ablate.dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
-from ablate.dashboards.data.user_errors import Unknown, catch_user_error
+from ablate.dashboards.data.user_errors import Unknown, catch_user_error, join_sentences
 from ablate.dashboards.figures import forest, seed_pairs
 from ablate.dashboards.figures.canvas import rope_of
 from ablate.dashboards.theme.styles import shared_style
 from ablate.store.analysis.explain_verdict import why, why_text
+from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, verdicts
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
@@ -132,6 +133,8 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
         "differences that count as equal. Seeds to decide: in all, for 80 % power if the true difference "
         "is the one seen."
     )
+    noise = noise_caution(view.store, about.grid, baseline=view.address.baseline, measure=measure._asdict())
+    caption += join_sentences(noise.sentences)
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
     interval = {**BY_SIZE, **bars, "headerName": heading}
