@@ -126,8 +126,6 @@ def table(
     """
     import polars as pl
 
-    from ablate.store.analysis.noise_caution import noise_caution
-
     judged_by.check()
     best_over = judged_by.best_over
     if why is not None:
@@ -152,8 +150,7 @@ def table(
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
-                    for sentence in noise_caution(store, name, measure=judged._asdict()).sentences:
-                        write_prose(sentence)
+                    _write_cautions(store, name, judged)
                     write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
@@ -161,6 +158,13 @@ def table(
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+
+
+def _write_cautions(store: "Store", grid: str, measure: "GridMeasure") -> None:
+    from ablate.store.analysis.noise_caution import noise_caution
+
+    for sentence in noise_caution(store, grid, measure=measure._asdict()).sentences:
+        write_prose(sentence)
 
 
 def _name_rows(
