@@ -150,8 +150,7 @@ def table(
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
-                    _write_cautions(store, name, judged)
-                    write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
+                    _write_footer(store, name, judged, judged_by.words)
                 continue
             warnings += notes
             frames.append(named)
@@ -160,11 +159,12 @@ def table(
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_cautions(store: "Store", grid: str, measure: "GridMeasure") -> None:
+def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: str) -> None:
     from ablate.store.analysis.noise_caution import noise_caution
 
     for sentence in noise_caution(store, grid, measure=measure._asdict()).sentences:
         write_prose(sentence)
+    write(f"ablate table{options} --why CELL shows what a verdict is based on")
 
 
 def _name_rows(
