@@ -213,6 +213,7 @@ def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.analysis.explain_verdict import why, why_text
     from ablate.store.analysis.verdicts import verdicts
+    from ablate.store.files.plans import control_cells
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
@@ -222,7 +223,7 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
-        controls = (store.grid(grid).get("controls") or {}).get("cells", ())
+        controls = control_cells(store.grid(grid))
     if of.as_json:
         write_json("why" if found else "table", found or rows, warnings)
     elif found is None:

@@ -180,7 +180,9 @@ def _find_matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[s
 
 
 def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
-    if controls := (header.get("controls") or {}).get("cells"):
+    from ablate.store.files.plans import control_cells
+
+    if controls := control_cells(header):
         labels = [label for cell, label in label_cells(store, header["grid"]).items() if cell in controls]
         write_prose(f"controls, against which --why compares: {', '.join(labels)}")
 

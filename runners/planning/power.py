@@ -17,6 +17,7 @@ from ablate.grid.durations import format_hours
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.output import format_count, name_measure
 from ablate.store.files.layout import Layout
+from ablate.store.files.plans import control_cells
 from ablate.store.statistics.power import detectable, power, seeds_needed
 from ablate.store.statistics.scales import ROUNDING, Scale, forward, margin
 from ablate.store.store import Store
@@ -192,10 +193,7 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
 
 def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
     measure, seeds = header["measure"], len(header["seeds"])
-    comparisons = (
-        len(header.get("baselines") or ())
-        or int(header["cells"]) - len(header.get("controls", {}).get("cells", ())) - 1
-    )
+    comparisons = len(header.get("baselines") or ()) or int(header["cells"]) - len(control_cells(header)) - 1
     level = measure["alpha"] / comparisons
     rope = margin(measure["rope"], measure["scale"])
     sd, size = np.full(1, noise.sd or math.nan), np.full(1, rope)

@@ -10,6 +10,7 @@ from ablate.grid.errors import SpecError
 from ablate.store.analysis.control_tests import control_tests, control_text
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
 from ablate.store.database import queries
+from ablate.store.files.plans import control_cells
 from ablate.store.statistics import checks, item_bars
 from ablate.store.statistics.verdict import ROBUST_PAIRS
 from ablate.store.store import Store
@@ -27,7 +28,7 @@ def why(
     grid_measure = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
     theirs = base if isinstance(base, str) else base.get(key, key)
-    control = key in (store.grid(grid).get("controls") or {}).get("cells", ())
+    control = key in control_cells(store.grid(grid))
     if key == theirs or control:
         label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
         what = "control" if control else "baseline"

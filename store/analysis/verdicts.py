@@ -13,6 +13,7 @@ from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
 from ablate.store.database import queries
 from ablate.store.files.code_versions import versions_used
+from ablate.store.files.plans import control_cells
 from ablate.store.state import OF_FILES, State
 from ablate.store.statistics import Baseline, Better, Scale, compare, failures
 from ablate.store.statistics.arms import arms
@@ -139,7 +140,7 @@ def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 
 def without_controls(values: pl.DataFrame, header: Mapping[str, Any]) -> pl.DataFrame:
     """Leave out the controls of a grid, which are in no family of comparisons with the baseline."""
-    controls = list((header.get("controls") or {}).get("cells", ()))
+    controls = list(control_cells(header))
     return values.filter(~pl.col("cell").is_in(controls)) if controls else values
 
 

@@ -2,7 +2,7 @@
 
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -88,9 +88,15 @@ def require_version(layout: Layout, name: str) -> None:
             raise StoreError(f"{path} cannot be used: {error}") from error
 
 
+def control_cells(header: Mapping[str, Any]) -> Collection[str]:
+    """The cells of a grid that are controls."""
+    cells: Collection[str] = (header.get("controls") or {}).get("cells", ())
+    return cells
+
+
 def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
     """The cell that `cell` is compared with; None for a baseline or a control, and without one."""
-    if cell in header.get("controls", {}).get("cells", ()):
+    if cell in control_cells(header):
         return None
     if header.get("baselines"):
         baseline: str | None = header["baselines"].get(cell)

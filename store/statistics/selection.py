@@ -92,7 +92,11 @@ def _leave_one_out(
     chosen = values.filter(pl.col("cell").is_in(list(choices)))
     names_of = chosen.select(*names).unique("cell", maintain_order=True)
     on_all = chosen.select(*keys, chosen="value")
-    kept = picked.rename({"cell": "from_"}).drop("label").join(names_of, on=within, nulls_equal=True)
+    kept = (
+        picked.rename({"cell": "from_"})
+        .drop("label")
+        .join(names_of, on=within, nulls_equal=True, maintain_order="left")
+    )
     kept = kept.join(on_all, on=keys, how="left", nulls_equal=True, maintain_order="left")
     counts = dict(kept.group_by("cell").agg((pl.col("from_") != pl.col("cell")).sum()).iter_rows())
     columns = [*(name for name in values.columns if name not in ("units_", "all_")), "chosen"]
