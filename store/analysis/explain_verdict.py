@@ -11,7 +11,7 @@ from ablate.store.analysis.control_tests import control_tests, control_text
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
 from ablate.store.database import queries
 from ablate.store.files.plans import control_cells
-from ablate.store.statistics import checks, item_bars
+from ablate.store.statistics import basis, item_bars
 from ablate.store.statistics.verdict import ROBUST_PAIRS
 from ablate.store.store import Store
 
@@ -21,7 +21,7 @@ def why(
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label).
 
-    The columns of `compare` and `checks`, `better` of the measure, and `control`: its row of `beyond_controls`.
+    The columns of `compare` and `basis`, `better` of the measure, and `control`: its row of `beyond_controls`.
     `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as `verdicts` does, and
     SpecError for a baseline or a control.
     """
@@ -34,8 +34,8 @@ def why(
         what = "control" if control else "baseline"
         raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     values = runs(store, grid, grid_measure)
-    basis = checks(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
-    verdicts = judge_runs(values, base, grid_measure).join(basis, on="cell", maintain_order="left")
+    based_on = basis(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
+    verdicts = judge_runs(values, base, grid_measure).join(based_on, on="cell", maintain_order="left")
     row = next(row for row in verdicts.iter_rows(named=True) if row["cell"] == key)
     tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()
     row |= {"better": grid_measure.better, "control": tests[0] if tests else None}

@@ -5,7 +5,7 @@ numpy, scipy and polars; imported on demand. `docs/statistics.md` says what each
 """
 
 from ablate.store.statistics.arms import Baseline
-from ablate.store.statistics.compare import checks, compare
+from ablate.store.statistics.compare import basis, compare
 from ablate.store.statistics.controls import beyond_controls
 from ablate.store.statistics.curves import CurveRule, compare_curves
 from ablate.store.statistics.error_bars import balanced_means, item_bars
@@ -23,8 +23,8 @@ __all__ = ["MIN_PAIRS", "STANDINGS", "Baseline", "Better", "CurveRule", "Factori
 __all__ += [
     "SeedContrasts",
     "balanced_means",
+    "basis",
     "beyond_controls",
-    "checks",
     "compare",
     "compare_curves",
     "detectable",

@@ -39,7 +39,7 @@ SCHEMA: Final[dict[str, Any]] = {
     "detectable": pl.Float64,
 }
 
-CHECKS: Final[dict[str, Any]] = {
+BASIS: Final[dict[str, Any]] = {
     "cell": pl.String,
     **dict.fromkeys(("seeds", "baseline_seeds"), pl.List(pl.Int64)),
     **dict.fromkeys(
@@ -156,7 +156,7 @@ def _numbers(pairing: Pairing, row: Mapping[str, float], scale: Scale, better: B
     }
 
 
-def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
+def basis(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: float = 0.05) -> pl.DataFrame:
     """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
 
     `not_finite_here` and `not_finite_baseline` count finished runs whose measure is NaN or infinite. `seeds` are those
@@ -165,11 +165,11 @@ def checks(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: flo
     same values without their pairs. `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), or if the t
     test is below alpha and the sign-flip test is not. Raises as `compare` does.
     """
-    rows = [_check_basis(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
-    return pl.DataFrame([[row[name] for name in CHECKS] for row in rows], schema=CHECKS, orient="row")
+    rows = [_basis_row(pair(arm, base, scale), base, alpha) for arm, base in match_arms(arms(values), baseline)]
+    return pl.DataFrame([[row[name] for name in BASIS] for row in rows], schema=BASIS, orient="row")
 
 
-def _check_basis(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
+def _basis_row(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
     arm, ours, theirs = pairing.arm, pairing.ours, pairing.theirs
     ended = [run for side in (arm, base) for run in side.runs.values() if run.outcome == "measured"]
     few = min(ours.size, theirs.size) < ROBUST_PAIRS

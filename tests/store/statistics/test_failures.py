@@ -11,7 +11,7 @@ from scipy import stats
 from ablate.store.analysis.explain_verdict import why_text
 from ablate.store.statistics import compare, failures, holm
 from ablate.store.statistics.arms import arms
-from ablate.store.statistics.compare import CHECKS as SCHEMA, checks
+from ablate.store.statistics.compare import BASIS as SCHEMA, basis
 from ablate.store.statistics.failures import fisher_p, wilson_interval
 
 COUNTS = [(0, 1), (0, 5), (1, 5), (5, 5), (3, 8), (17, 40)]
@@ -123,7 +123,7 @@ CELL = [0.7, 0.9, 0.62, 0.71, 0.66, 0.8]
 
 
 def only(values: pl.DataFrame, scale: str = "log") -> dict:
-    found = checks(values, baseline="key of softmax", scale=scale)
+    found = basis(values, baseline="key of softmax", scale=scale)
     assert found.schema == pl.Schema(SCHEMA)
     return found.row(0, named=True)
 
