@@ -107,6 +107,7 @@ def find_controls(
     Raises `SpecError` for a wanted control that does not fit, or that no variant offers.
     """
     result, known, used = Controls(), set[str](), set[str]()
+    applied: dict[tuple[str, str], _Applied] = {}  # of one baseline there may be thousands of variants
     own = [] if wanted == "auto" else [each for each in wanted if isinstance(each, ControlChange)]
     for variant, base in pairs:
         offer: Any = getattr(variant.trial, "controls", None)
@@ -116,14 +117,15 @@ def find_controls(
         for control in (*offered, *(each for each in own if each.kind in kinds)):
             chosen = wanted == "auto" or control in own or control.label in wanted
             used |= {control.label} if chosen else set()
-            try:
-                trial = control.trial(base.trial)
-            except SpecError as error:
+            made = applied.get((base.cell, control.label))
+            if made is None or made.control != control:
+                made = applied[base.cell, control.label] = _apply(control, base.trial)
+            if isinstance(made.trial, SpecError):
                 if chosen and wanted != "auto":
-                    raise
-                result.unfit.setdefault(str(error))
+                    raise made.trial
+                result.unfit.setdefault(str(made.trial))
                 continue
-            key = cell_key(trial)
+            trial, key = made.trial, made.key
             if key in (variant.cell, base.cell):
                 continue  # nothing explains itself
             if not chosen and key not in cells:
@@ -139,6 +141,20 @@ def find_controls(
         _require_used(each if isinstance(each, str) else each.label, used, sorted(known))
     _require_labels(result, cells)
     return result
+
+
+class _Applied(NamedTuple):
+    control: ControlChange
+    trial: Spec | SpecError
+    key: str = ""
+
+
+def _apply(control: ControlChange, base: Spec) -> _Applied:
+    try:
+        trial = control.trial(base)
+    except SpecError as error:
+        return _Applied(control, error)
+    return _Applied(control, trial, cell_key(trial))
 
 
 def _require_used(label: str, used: set[str], known: list[str]) -> None:

@@ -189,7 +189,7 @@ class Grid:
             **({"overrides": list(self.overrides)} if self.overrides else {}),
             **({"of": self.of} if self.of else {}),
             **({"rows": counts.rows} if counts.rows else {}),
-            **({"controls": self.controlled.data()} if self.controls else {}),
+            **({"controls": self.offered.data()} if self.measure and self.baseline else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
@@ -255,17 +255,20 @@ class Grid:
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
         return GridCount(sorted(cells), pruned, baseline, baselines, header_rows(rows))
 
-    @cached_property
+    @property
     def controlled(self) -> Controls:
-        """The controls that the grid has; none without `controls`. It enumerates all cells."""
-        return self.find_controls(self.controls) if self.controls else Controls()
+        """The controls that the grid has; none without `controls`."""
+        return self.offered if self.controls else Controls()
 
-    def find_controls(self, wanted: Wanted) -> Controls:
-        """Find the controls that the grid has with `controls=wanted`. It enumerates all cells.
+    @cached_property
+    def offered(self) -> Controls:
+        """The controls of its cells: those that it has, and those that are missing. It enumerates all cells.
 
-        Raises `SpecError` without a measure and a baseline, and for a control that does not fit or is of no cell.
+        Raises `SpecError` for `controls` without a measure and a baseline, or that do not fit or are of no cell.
         """
         if self.measure is None or self.baseline is None:
+            if not self.controls:
+                return Controls()
             raise SpecError(
                 f"controls explain a comparison; grid {self.name!r} has no measure or no baseline, add both"
             )
@@ -276,7 +279,7 @@ class Grid:
         several, only = self.enumeration.baselines, str(self.enumeration.baseline)
         bases = several or dict.fromkeys((cell for cell in cells if cell != only), only)
         pairs = ((cells[cell], cells[base]) for cell, base in bases.items())
-        return find_controls(pairs, {cell: each.label for cell, each in cells.items()}, self.measure, wanted)
+        return find_controls(pairs, {cell: each.label for cell, each in cells.items()}, self.measure, self.controls)
 
     @property
     def _matched(self) -> list[str]:

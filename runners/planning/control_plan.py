@@ -13,7 +13,7 @@ def control_lines(grid: Grid, times: Estimate, to_do: int) -> Iterator[str]:
     """Yield lines about the controls of a grid that compares cells, given the time of all `to_do` trials."""
     if grid.measure is None or grid.baseline is None:
         return
-    seeds, found = len(tuple(grid.seeds)), grid.find_controls(grid.controls)
+    seeds, found = len(tuple(grid.seeds)), grid.offered
     known = to_do - times.unknown
     hours = times.hours / known if times.hours and known > 0 else None
 

@@ -17,3 +17,5 @@ class Check(NamedTuple):
     """A sentence with the number that the answer rests on."""
     number: float | None = None
     """That number, in the unit that the reason states."""
+    word: str = ""
+    """Of "on": what a knock-out says, such as "off" or "mixed"."""

@@ -58,7 +58,7 @@ def test_the_header_is_plain_json_with_every_promised_entry() -> None:
     header = made.header()
     assert json.loads(json.dumps(header)) == header
     assert list(header) == [
-        "schema", "grid", "cells", "trials", "seeds", "axes", "rules", "baseline", "measure", "base"
+        "schema", "grid", "cells", "trials", "seeds", "axes", "rules", "baseline", "measure", "base", "controls"
     ]  # fmt: skip
     assert header["axes"][1] == {"path": "model.layers", "name": "layers", "labels": ["1", "2", "3"]}
     assert Trial.model_validate(header["base"]) == BASE

@@ -136,7 +136,9 @@ def test_controls_are_cells_on_the_same_seeds_and_change_no_other_key():
     )  # three of distance, which serve both, and four temperatures
     assert all(each.cell == cell_key(each.trial) and each.key == each.trial.key for each in added)
     assert sorted(each.key for each in controlled.enumerate()) == sorted(each.key for each in every)
-    assert "controls" not in plain.header()
+    missing = plain.header()["controls"]
+    assert not missing["cells"] and not missing["of"]
+    assert sorted(map(len, missing["missing"].values())) == [3, 7]
     assert controlled.header()["trials"] == len(every)
 
 
@@ -198,7 +200,7 @@ def test_what_does_not_fit_is_said_and_not_missing():
     flat = BASE.changed(model=BASE.model.changed(feedforward="none", feedforward_width=0))
     assert not labels(flat.changed(operator=principled_gate("head")), kind="parameters")
     biased = BASE.changed(operator=softmax().changed(name="softmax"), model=BASE.model.changed(positions=Alibi()))
-    found = grid(fox(), base=biased).find_controls("auto")
+    found = grid(fox(), base=biased).changed(controls="auto").offered
     assert [each.control.label for each in found.cells.values()] == ["a window of 16", "no positions"]
 
 

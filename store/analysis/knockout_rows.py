@@ -1,0 +1,97 @@
+"""The knock-outs of a grid's cells as recorded, and the stages in which cells differ, read from a store."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.database import queries
+from ablate.store.store import Store
+
+
+class Change(NamedTuple):
+    """What a knock-out changes in one run, as recorded."""
+
+    own: float
+    change: float
+    se_items: float | None
+    items: int | None
+
+
+Rows = Mapping[str, Mapping[int, Change]]
+"""Changes by the middle of the row's name, such as "margin", "all" or "refit", and by seed."""
+
+
+def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
+    condition, parameters = queries.agrees(by.point)
+    found = store.sql(
+        f"""
+        SELECT cell, seed, name, value, se_items, items FROM v_final
+        WHERE grid = $grid AND source = 'evaluation' AND starts_with(name, 'knockout.') AND ends_with(name, $ending)
+            AND {condition}
+        """,
+        {"grid": grid, "ending": f".{by.name}", **parameters},
+    )
+    values: dict[str, dict[str, dict[int, tuple[float, float | None, int | None]]]] = {}
+    for cell, seed, name, value, error, items in found.iter_rows():
+        stages = name.removeprefix("knockout.").removesuffix(f".{by.name}")
+        values.setdefault(cell, {}).setdefault(stages, {})[seed] = (value, error, items)
+    return {
+        cell: {
+            stages: {seed: Change(own["none"][seed][0], *row) for seed, row in rows.items() if seed in own["none"]}
+            for stages, rows in own.items()
+        }
+        for cell, own in values.items()
+        if "none" in own
+    }
+
+
+class Operators(NamedTuple):
+    """The operators of a cell as JSON, and the layers that have the first."""
+
+    operator: dict[str, Any]
+    rest: dict[str, Any]
+    layers: dict[str, Any]
+
+
+def read_operators(store: Store, grid: str) -> dict[str, Operators]:
+    found = store.sql(
+        """
+        SELECT g.cell, any_value(t.spec->'operator')::VARCHAR, any_value(t.spec->'placement')::VARCHAR
+        FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid GROUP BY ALL
+        """,
+        {"grid": grid},
+    )
+    operators = {}
+    for cell, operator, placement in found.iter_rows():
+        if operator and placement:
+            layers = json.loads(placement)
+            operators[cell] = Operators(json.loads(operator), layers.pop("rest"), layers)
+    return operators
+
+
+def differing(ours: Operators, theirs: Operators) -> set[str]:
+    """Stages in which two cells differ; all that either changes if their operators are in other layers."""
+    pairs = [(ours.operator, theirs.operator), (ours.rest, theirs.rest)]
+    if ours.layers != theirs.layers:
+        pairs += [(ours.operator, ours.rest), (theirs.operator, theirs.rest)]
+    return {stage for one, other in pairs for stage in one if stage != "name" and one[stage] != other.get(stage)}
+
+
+def is_finer(ours: Operators, theirs: Operators, stages: Collection[str]) -> bool:
+    """Return True if the stages differ in where their numbers are shared and in nothing else."""
+    return ours.layers == theirs.layers and all(
+        _differ_in_sharing(one[stage], other[stage])
+        for one, other in ((ours.operator, theirs.operator), (ours.rest, theirs.rest))
+        for stage in stages
+        if one.get(stage) != other.get(stage)
+    )
+
+
+def _differ_in_sharing(ours: Any, theirs: Any) -> bool:
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
+        return False
+    names = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
+    if "per" in names:
+        return names <= {"per", "learned", "projection_std", "bias"}
+    return bool(names) and all(_differ_in_sharing(ours.get(name), theirs.get(name)) for name in names)

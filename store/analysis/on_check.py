@@ -1,0 +1,172 @@
+"""Was what a cell changes of its baseline on: the check of a verdict that knock-outs answer.
+
+Either arm may have stages that the other has not, and both may have them with other numbers. The stages are on if they
+are in one arm, and off if they are in neither.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ablate.store.analysis.knockout_rows import (
+    Change,
+    Operators,
+    Rows,
+    differing,
+    is_finer,
+    read_changes,
+    read_operators,
+)
+from ablate.store.analysis.once import once
+from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs
+from ablate.store.statistics.arms import match_cells
+from ablate.store.statistics.check import Check
+from ablate.store.statistics.knockout_words import OFF, KnockoutResult, describe_removal
+from ablate.store.statistics.scales import forward, margin
+from ablate.store.store import Store
+
+_HOW: Final = "`ablate evaluate --knockout` measures trials that kept their weights, and a new run all"
+
+
+def on_checks(
+    store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+) -> dict[str, Check]:
+    """Return the check of each cell that has a baseline. Raises as `verdicts` does."""
+    return _find(store, grid, measure_of(store, grid, measure), baseline)
+
+
+@once
+def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
+    removals = _Removals(by, read_changes(store, grid, by), read_operators(store, grid))
+    cells = runs(store, grid, by)["cell"].unique(maintain_order=True).to_list()
+    pairs = match_cells(cells, baselines_of(store, grid, baseline))
+    return {cell: removals.compare(cell, base) for cell, base in pairs.items()}
+
+
+class _Removals(NamedTuple):
+    """The knock-outs of a grid's cells."""
+
+    by: GridMeasure
+    rows: Mapping[str, Rows]
+    operators: Mapping[str, Operators]
+
+    @property
+    def band(self) -> float:
+        return margin(self.by.rope, self.by.scale)
+
+    def compare(self, cell: str, base: str) -> Check:
+        """Judge the stages in which a cell differs from its baseline."""
+        ours, theirs = self.operators.get(cell), self.operators.get(base)
+        if ours is None or theirs is None:
+            return Check("on", "unknown", "not measured: these runs have no operator that can be left out")
+        stages = differing(ours, theirs)
+        if not stages:
+            return Check("on", "-", "both have the same operator")
+        if not self.band:
+            return Check("on", "unknown", "the measure has no band (rope=0), so no change of it is small")
+        for arm, where in ((cell, "here"), (base, "in the baseline")):
+            if arm not in self.rows:
+                return Check("on", "unknown", f"not measured {where}; {_HOW}")
+        if self._use_no_attention(cell, base):
+            return Check("on", "unknown", "uniform attention changes both by less than the band: the task uses none")
+        if is_finer(ours, theirs, stages):
+            return self._vary(cell, base, stages)
+        return self._are_on(cell, base, stages)
+
+    def _use_no_attention(self, cell: str, base: str) -> bool:
+        uniform = [self.rows[arm].get("uniform", {}) for arm in (cell, base)]
+        return all(uniform) and all(
+            abs(change) < self.band for rows in uniform for change in self._scaled(rows.values())[0]
+        )
+
+    def _scaled(self, rows: Iterable[Change]) -> tuple[list[float], list[float | None]]:
+        """Changes for the worse and their standard errors over items, on the measure's scale."""
+        listed, scale = list(rows), self.by.scale
+        own, left = (np.array([each.own + more * each.change for each in listed]) for more in (0, 1))
+        sign = 1 if self.by.better == "lower" else -1
+        slope = {"linear": np.ones_like(left), "log": left, "logit": left * (1 - left)}[scale]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = [
+                None if each.se_items is None else float(each.se_items / at)
+                for each, at in zip(listed, slope, strict=True)
+            ]
+        return (sign * (forward(left, scale) - forward(own, scale))).tolist(), errors
+
+    def _describe(self, rows: Mapping[int, Change]) -> KnockoutResult:
+        changes, errors = self._scaled(rows.values())
+        return describe_removal(changes, errors, self.band, items=[each.items or 0 for each in rows.values()])
+
+    def _vary(self, cell: str, base: str, stages: Collection[str]) -> Check:
+        named = [(arm, f"mean-{stage}") for arm in (cell, base) for stage in stages]
+        results = [self._describe(self.rows[arm][name]) for arm, name in named if name in self.rows[arm]]
+        if not results:
+            return Check("on", "unknown", f"not measured whether the numbers of the {_list(stages)} vary; {_HOW}")
+        result = _strongest(results)
+        told = f"putting the numbers of the {_list(stages)} at their mean changes {self._size(result)}"
+        if result.word == "off":
+            return Check("on", "no", f"{told}: they do not vary", result.high, "does not vary")
+        varies = result.word.startswith("on")
+        word = "varies" if varies else result.word
+        return Check("on", "yes" if varies else "unknown", f"{told}: {_tell(result, word)}", result.low, word)
+
+    def _are_on(self, cell: str, base: str, stages: Collection[str]) -> Check:
+        results, refits, gone = [], [], set[str]()
+        for arm in (cell, base):
+            own = self.rows[arm]
+            parts = [part for part in _components(own) if not part.isdisjoint(stages)]
+            if parts:
+                touched = frozenset[str]().union(*parts)
+                gone |= touched
+                name = next((each for each in own if _stages(each) == touched), None)
+                results.append(self._describe(own[name]) if name else _UNKNOWN)
+                if own.keys() >= {"refit", "all"} and own["all"] == own.get(name or "all"):
+                    refits.append(self._describe(own["refit"]))
+        if not results or _UNKNOWN in results:
+            return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
+        result = _strongest(results)
+        told = f"leaving the {_list(gone)} out of the trained models changes {self._size(result)}"
+        if result.word == "off":
+            return Check("on", "no", f"{told}: off, so this comparison says nothing about it", result.high, "off")
+        if not result.word.startswith("on"):
+            return Check("on", "unknown", f"{told}: {_tell(result, result.word)}", result.low, result.word)
+        if len(refits) == len(results) and all(max(abs(each.low), abs(each.high)) < self.band for each in refits):
+            left = max(abs(end) for each in refits for end in (each.low, each.high))
+            word = f"{result.word}, but no more than a temperature and a size"
+            return Check("on", "yes", f"{told}; a temperature and a size per head leave {left:.2g}: {word}", left, word)
+        return Check("on", "yes", f"{told}: {result.word}", result.low, result.word)
+
+    def _size(self, result: KnockoutResult) -> str:
+        """'loss by 0.42 to 0.61 in 5 runs (0.03 count as equal)'; of logarithms unless the scale is linear."""
+        unit = "" if self.by.scale == "linear" else {"log": " in its logarithm", "logit": " in log odds"}[self.by.scale]
+        ends = f"{result.low:.2g} to {result.high:.2g}" if result.low != result.high else f"{result.low:.2g}"
+        runs = f"{result.runs} run{'s' * (result.runs != 1)}"
+        return f"{self.by.name}{unit} by {ends} in {runs} (a tenth of the band is {OFF * self.band:.2g})"
+
+
+_UNKNOWN: Final = KnockoutResult("unknown", 0, math.nan, math.nan)
+_ORDER: Final = ("on", "on, and it hurts", "unknown", "mixed", "faint", "off")
+
+
+def _strongest(results: Sequence[KnockoutResult]) -> KnockoutResult:
+    """The result that decides of both arms: what is on in one of them is in the comparison."""
+    return min(results, key=lambda result: _ORDER.index(result.word))
+
+
+def _tell(result: KnockoutResult, word: str) -> str:
+    return f"{word}; about {result.items:,} items a run would do" if result.items else word
+
+
+def _stages(name: str) -> frozenset[str]:
+    return frozenset(name.split("+"))
+
+
+def _components(rows: Iterable[str]) -> list[frozenset[str]]:
+    """The smallest sets of stages that were left out."""
+    sets = [_stages(name) for name in rows if name not in ("none", "all", "refit", "uniform") and "mean-" not in name]
+    return [each for each in sets if not any(other < each for other in sets)]
+
+
+def _list(stages: Iterable[str]) -> str:
+    return " and ".join(sorted(stage.replace("_", " ") for stage in stages))
