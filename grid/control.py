@@ -117,9 +117,7 @@ def find_controls(
         for control in (*offered, *(each for each in own if each.kind in kinds)):
             chosen = wanted == "auto" or control in own or control.label in wanted
             used |= {control.label} if chosen else set()
-            made = applied.get((base.cell, control.label))
-            if made is None or made.control != control:
-                made = applied[base.cell, control.label] = _apply(control, base.trial)
+            made = _apply(control, base, applied)
             if isinstance(made.trial, SpecError):
                 if chosen and wanted != "auto":
                     raise made.trial
@@ -149,12 +147,17 @@ class _Applied(NamedTuple):
     key: str = ""
 
 
-def _apply(control: ControlChange, base: Spec) -> _Applied:
-    try:
-        trial = control.trial(base)
-    except SpecError as error:
-        return _Applied(control, error)
-    return _Applied(control, trial, cell_key(trial))
+def _apply(control: ControlChange, base: CellTrial, applied: dict[tuple[str, str], _Applied]) -> _Applied:
+    """Apply a control to a baseline, or return what was made of both before."""
+    made = applied.get((base.cell, control.label))
+    if made is None or made.control != control:
+        try:
+            trial = control.trial(base.trial)
+            made = _Applied(control, trial, cell_key(trial))
+        except SpecError as error:
+            made = _Applied(control, error)
+        applied[base.cell, control.label] = made
+    return made
 
 
 def _require_used(label: str, used: set[str], known: list[str]) -> None:

@@ -137,7 +137,7 @@ def test_controls_are_cells_on_the_same_seeds_and_change_no_other_key():
     assert all(each.cell == cell_key(each.trial) and each.key == each.trial.key for each in added)
     assert sorted(each.key for each in controlled.enumerate()) == sorted(each.key for each in every)
     missing = plain.header()["controls"]
-    assert not missing["cells"] and not missing["of"]
+    assert missing["cells"] == missing["of"] == {}
     assert sorted(map(len, missing["missing"].values())) == [3, 7]
     assert controlled.header()["trials"] == len(every)
 
