@@ -17,7 +17,7 @@ from .errors import (
 from .frozen import FROZEN as FROZEN, FrozenDict as FrozenDict
 from .grid import Grid as Grid, Planned as Planned
 from .key import SPEC_SCHEMA as SPEC_SCHEMA, canonical_json as canonical_json, content_key as content_key
-from .measure import Measure as Measure
+from .measure import LearningCriterion as LearningCriterion, Measure as Measure
 from .paper import PaperGrids as PaperGrids, PaperItem as PaperItem, PaperScale as PaperScale
 from .path import has as has, value_at as value_at
 from .row_info import RowInfo as RowInfo

@@ -11,7 +11,7 @@ from ablate.grid.columns import Columns
 from ablate.grid.control import CellTrial, Controls, Wanted, check_wanted, find_controls
 from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from ablate.grid.errors import SpecError
-from ablate.grid.measure import Measure
+from ablate.grid.measure import LearningCriterion, Measure
 from ablate.grid.names import require_slug, some
 from ablate.grid.part import Part
 from ablate.grid.row_info import RowInfo, header_rows
@@ -27,6 +27,7 @@ _FIELDS: tuple[tuple[str, Any, str], ...] = (
     ("seeds", Iterable, "a list of whole numbers, such as range(5)"),
     ("baseline", Mapping | None, "{axis name: label}"),
     ("measure", Measure | None, "a Measure(...)"),
+    ("learned", LearningCriterion | None, "a LearningCriterion(...)"),
 )
 
 
@@ -85,7 +86,7 @@ class Grid:
     `baseline` selects the cell to compare with, as {axis name: label or value}. If several cells have these levels,
     each other cell is compared with the one that has its levels on all other axes. `measure` says what is compared.
     `controls` adds the simplest explanations of what cells change: "auto" for all that their trials offer, or a list of
-    labels of these and of `ControlChange`.
+    labels of these and of `ControlChange`. `learned` says which runs learned, where some do not.
     `a | b` has the cells of both. Raises `SpecError` at once for an invalid grid, and during enumeration for an
     invalid cell.
     """
@@ -99,6 +100,8 @@ class Grid:
     measure: Measure | None = None
     controls: Wanted = ()
     """Cells that are no variants: the simplest explanations, each with the kind of what it explains."""
+    learned: LearningCriterion | None = None
+    """Where runs learn or do not, tables show how often, and how well once they have."""
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
@@ -190,11 +193,15 @@ class Grid:
             **({"of": self.of} if self.of else {}),
             **({"rows": counts.rows} if counts.rows else {}),
             **({"controls": self.offered.data()} if self.measure and self.baseline else {}),
+            **({"learned": self.learned.data()} if self.learned else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
-        """Join the cells of both grids, equal ones once, under the name a-b. Seeds and measure must be the same."""
-        for what in ("seeds", "measure"):
+        """Join the cells of both grids, equal ones once, under the name a-b.
+
+        Seeds, measure and what says that runs learned must be the same.
+        """
+        for what in ("seeds", "measure", "learned"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
                 raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
@@ -218,7 +225,7 @@ class Grid:
         Raises SpecError for an unknown field, and for the base, axes or rules of a union, which has several.
         """
         own = ("base", "axes", "rules")
-        known = ["name", "seeds", "baseline", "measure", "controls", *(() if self.joined else own)]
+        known = ["name", "seeds", "baseline", "measure", "controls", "learned", *(() if self.joined else own)]
         for name in fields:
             if self.joined and name in own:
                 raise SpecError(f"the union {self.name!r} has several {name}; change those of its grids before |")

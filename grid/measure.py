@@ -1,4 +1,4 @@
-"""The measure of a grid: one evaluation, at one point, on one scale."""
+"""The measure of a grid: one evaluation, at one point, on one scale; and what says that a run learned."""
 
 from typing import Annotated, Literal
 
@@ -28,3 +28,15 @@ class Measure(Spec):
     rope: Annotated[float, Field(gt=0)] = 0.05
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     unit: Label = ""
+
+
+class LearningCriterion(Spec):
+    """The measurement that says that a run learned: one that reaches `limit`.
+
+    `name` and `point` are as of `Measure`; `better` says whether higher or lower values are of runs that learned.
+    """
+
+    name: Name
+    point: Annotated[dict[Name, float], FROZEN] = FrozenDict()
+    limit: float
+    better: Literal["lower", "higher"] = "lower"

@@ -3,14 +3,16 @@
 Some faults are known only when the files are open: too few pairs for a tokenizer, or a sentence that is too long.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from ablate.grid import Grid, Planned, Spec
+from ablate.grid import Grid, LearningCriterion, Measure, Planned, Spec
 from ablate.grid.errors import SpecError
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.output import slow_notice
 from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.row_labels import SHARE, row_label
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
@@ -83,29 +85,54 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
     """Refuse `grid` if none of its trials records its measure at its point; `judged` is what measures each of them.
 
     With a baseline there are verdicts, so then also if several points agree with it. Refuse a measure with the wrong
-    direction, too: all its verdicts would be reversed.
+    direction, too: all its verdicts would be reversed. The same holds for what says that a run learned, and its limit
+    is a value that it can have.
 
     Raises SpecError, which says what is recorded and what is nearest.
     """
-    measure = grid.measure
     declared = [_collect_points(judges) for judges in judged]
-    if measure is None or not declared or None in declared:
+    if not declared or None in declared:
         return
+    if grid.measure is not None:
+        _check(grid, grid.measure, f"grid {grid.name!r} is compared by", "measure", declared)
+    if grid.learned is not None:
+        _check(grid, grid.learned, f"grid {grid.name!r} tells runs that learned by", "learned", declared)
+        _check_limit(grid, grid.learned)
+
+
+def _check_limit(grid: Grid, learned: LearningCriterion) -> None:
+    _, unit, least = row_label({"rows": grid.enumeration.rows}, learned.name)
+    low, high = -math.inf if least is None else least, 1.0 if unit == SHARE else math.inf
+    if not low <= learned.limit <= high:
+        said = f"at least {low:g}" if high == math.inf else f"from {max(low, 0.0):g} to {high:g}"
+        raise SpecError(
+            f"the limit {learned.limit:g} of learned in grid {grid.name!r} is no value of {learned.name!r}, which is "
+            f"{said}: set a limit that runs can reach"
+        )
+
+
+def _check(
+    grid: Grid,
+    measure: Measure | LearningCriterion,
+    said: str,
+    field: str,
+    declared: Sequence[dict[str, list[Point]] | None],
+) -> None:
     named = [each[measure.name] for each in declared if each is not None and measure.name in each]
     if not named:
         known = list(dict.fromkeys(name for each in declared for name in each or ()))
         raise SpecError(
-            f"grid {grid.name!r} is compared by {measure.name!r}, which none of its trials records; they record "
-            f"{', '.join(known)}{suggest_name(measure.name, known)}"
+            f"{said} {measure.name!r}, which none of its trials records; they record {', '.join(known)}"
+            f"{suggest_name(measure.name, known)}"
         )
     better = direction(measure.name)
     if better not in (None, measure.better):
         raise SpecError(
-            f"grid {grid.name!r} is compared by {measure.name!r}, where {better} is better; its measure has "
-            f'better="{measure.better}": set better="{better}"'
+            f'{said} {measure.name!r}, where {better} is better; its {field} has better="{measure.better}": set '
+            f'better="{better}"'
         )
     agreeing = [[point for point in points if measure.point.items() <= point.items()] for points in named]
-    wanted = f"grid {grid.name!r} is compared by {measure.name!r} at {_format_point(measure.point)}"
+    wanted = f"{said} {measure.name!r} at {_format_point(measure.point)}"
     if not any(agreeing):
         strange = [name for name in measure.point if name not in named[0][0]]
         hint = suggest_name(strange[0], [*named[0][0]]) if strange else ""

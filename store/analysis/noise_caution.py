@@ -55,6 +55,6 @@ def _stand(runs: int) -> str:
     if share < 0.1:
         return ""
     return (
-        f"among runs like these; with {runs} runs per cell an outcome of fewer than {100 * share:.0f} % of a cell's "
-        "runs may be unseen"
+        f"these claims are about runs like those seen: with {runs} runs per cell, an outcome of fewer than "
+        f"{100 * share:.0f} % of a cell's runs may be unseen"
     )

@@ -224,6 +224,15 @@ class ControlsOfGrid(Record):
     missing: dict[Key, list[str]]
 
 
+class LearnedLimit(Record):
+    """The limit that a run of a grid reaches if it learned."""
+
+    name: str
+    point: dict[str, float]
+    limit: float
+    better: Literal["lower", "higher"]
+
+
 class Header(Record):
     """`grids/<name>.json`: a grid is planned."""
 
@@ -242,6 +251,7 @@ class Header(Record):
     of: str | None = None
     rows: dict[str, RecordedRow] | None = None
     controls: ControlsOfGrid | None = None
+    learned: LearnedLimit | None = None
 
 
 class Removal(Record):

@@ -124,6 +124,7 @@ class Pairing(NamedTuple):
     wall_s: float | None  # seconds of one seed in both arms, by medians over finished runs; None if one has none
     on_gpu: bool  # every run is known to have used a GPU
     chosen: Floats | None = None  # differences of the levels that all seeds choose, of tuned cells
+    unfair: str | None = None  # the problem, but for too few pairs and no spread
 
     @property
     def differences(self) -> Floats:
@@ -196,7 +197,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     spread = min(ours.size, theirs.size) > 1 and any(varies(side, (ours, theirs), scale) for side in sides)
     used = [*(arm.runs[seed] for seed in sorted(seeds[0])), *(base.runs[seed] for seed in sorted(seeds[1]))]
     codes = {run.code for run in used}
-    problem = (
+    unfair = (
         _no_run_usable(arm, base)
         or _every_run(arm, base, "unmeasured", "the {} {} ended without recording the measure")
         or _failures_differ(arm, base, paired=paired)
@@ -204,6 +205,9 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or (_UNPAIRED_CHOICE if not paired and any(run.chosen is not None for run in arm.runs.values()) else None)
         or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
         or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
+    )
+    problem = (
+        unfair
         or (_too_few(arm, base, len(shared)) if paired and len(shared) < MIN_PAIRS else None)
         or (None if spread else no_spread(ours, theirs) if paired else _NO_NOISE)
     )
@@ -220,7 +224,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     wall_s = sum(float(np.median(each)) for each in took) if all(took) else None
     on_gpu = {run.gpu for run in used} == {True}
     chosen = _choose(arm, base, sorted(seeds[0] & seeds[1]), scale) if usable else None
-    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, wall_s, on_gpu, chosen)
+    return Pairing(arm, method, ours, theirs, len(shared), spread, problem, note, wall_s, on_gpu, chosen, unfair)
 
 
 def _choose(arm: Arm, base: Arm, shared: list[int], scale: Scale) -> Floats | None:

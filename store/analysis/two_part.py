@@ -1,0 +1,124 @@
+"""The two parts of a grid's table where runs learn or do not, read from its store."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import polars as pl
+
+from ablate.store.analysis.noise_caution import noise_caution
+from ablate.store.analysis.once import once
+from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs
+from ablate.store.database import queries
+from ablate.store.statistics import Baseline
+from ablate.store.statistics.two_part import two_part as judge_two_parts
+from ablate.store.store import Store
+
+PREDICTORS: Final = ("constant", "chance", "zero")
+"""Reference predictors that ignore their input, as prefixes of measurements; the first that is recorded counts."""
+
+ITEM_ERRORS: Final = 4
+"""Standard errors over items by which a run that learned beats such a predictor: of 1,000 runs at chance, none does."""
+
+
+class TwoParts(NamedTuple):
+    """The table, and what says that a run learned."""
+
+    source: Literal["declared", "predictor", "groups"]
+    learned: str
+    """The property of runs that learned, in words: "accuracy at length=64 of at least 0.9"."""
+    rows: pl.DataFrame
+    """Columns of `ablate.store.statistics.two_part`."""
+
+
+class _Learned(NamedTuple):
+    """Which runs learned: cell, seed, and `learned` (1, 0, NaN if that is not finite, or null)."""
+
+    source: Literal["declared", "predictor", "groups"]
+    words: str
+    runs: pl.DataFrame
+
+    @property
+    def divides(self) -> bool:
+        return bool((self.runs["learned"] == 0).any())
+
+
+def two_part(
+    store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+) -> TwoParts | None:
+    """Return how often and how well the cells of a grid learned, if some of its runs did not; arguments as `verdicts`.
+
+    Which runs learned, the grid's `learned` says. Without it, those that beat the task's predictor which ignores its
+    input. If all do, those of the better group, where the noise shows two.
+    """
+    return _two_parts(store, grid, measure_of(store, grid, measure), baseline)
+
+
+@once
+def _two_parts(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> TwoParts | None:
+    values, base = runs(store, grid, by), baselines_of(store, grid, baseline)
+    if (declared := store.grid(grid).get("learned")) is None:
+        learned = _beats_predictor(store, grid, by, values) or _in_groups(store, grid, by, values, baseline)
+    else:
+        learned = _reach_limit(store, grid, declared)
+    if learned is None or not learned.divides:
+        return None
+    marked = values.join(learned.runs, on=["cell", "seed"], how="left", maintain_order="left")
+    return TwoParts(learned.source, learned.words, _judge(marked, base, by))
+
+
+def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFrame:
+    return judge_two_parts(values, baseline=base, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
+
+
+def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any]) -> _Learned:
+    values = runs(store, grid, GridMeasure(learned["name"], learned["point"], "linear"))
+    value, limit, higher = pl.col("value"), learned["limit"], learned["better"] == "higher"
+    marked = _mark(values, value >= limit if higher else value <= limit)
+    at = ", ".join(f"{axis}={number:g}" for axis, number in learned["point"].items())
+    words = f"{learned['name']}{f' at {at}' if at else ''} of at {'least' if higher else 'most'} {limit:g}"
+    return _Learned("declared", words, marked)
+
+
+def _mark(values: pl.DataFrame, learned: pl.Expr) -> pl.DataFrame:
+    """Return cell, seed and `learned`; NaN where the value that decides is not finite."""
+    known = pl.when(pl.col("value").is_finite()).then(learned.cast(pl.Float64))
+    unknown = pl.when(pl.col("value").is_not_null()).then(math.nan)
+    return values.select("cell", "seed", learned=known.otherwise(unknown))
+
+
+def _beats_predictor(store: Store, grid: str, by: GridMeasure, values: pl.DataFrame) -> _Learned | None:
+    condition, parameters = queries.agrees(by.point)
+    names = [f"{each}.{by.name}" for each in PREDICTORS]
+    recorded = store.sql(
+        f"""
+        SELECT cell, seed, name, min(value) AS reference, max(se_items) AS se FROM (
+            SELECT cell, seed, name, value, NULL AS se_items FROM v_final
+            WHERE grid = $grid AND list_contains($names, name) AND source = 'evaluation' AND {condition}
+            UNION ALL
+            SELECT cell, seed, 'own', NULL, se_items FROM v_final
+            WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}
+        ) GROUP BY cell, seed, name
+        """,
+        {"grid": grid, "name": by.name, "names": names, **parameters},
+    )
+    name = next((each for each in names if (recorded["name"] == each).any()), None)
+    if name is None:
+        return None
+    errors = recorded.filter(name="own").select("cell", "seed", "se")
+    joined = values.join(recorded.filter(name=name).select("cell", "seed", "reference"), ["cell", "seed"], "left")
+    joined = joined.join(errors, ["cell", "seed"], "left")
+    gain = (pl.col("value") - pl.col("reference")) * (1 if by.better == "higher" else -1)
+    marked = _mark(joined, gain > ITEM_ERRORS * pl.col("se").fill_null(0.0))
+    beats = _Learned("predictor", f"a better {by.name} than {name}, beyond its error over items", marked)
+    return beats if beats.divides else None
+
+
+def _in_groups(store: Store, grid: str, by: GridMeasure, values: pl.DataFrame, baseline: str | None) -> _Learned | None:
+    shape = noise_caution(store, grid, baseline=baseline, measure=by._asdict()).shape
+    if "split" not in shape.fired:
+        return None
+    above = pl.col("value") > shape.between
+    side = "above" if by.better == "higher" else "below"
+    marked = _mark(values, above if by.better == "higher" else ~above)
+    return _Learned("groups", f"{by.name} {side} {shape.between:.3g}, between two groups of runs", marked)

@@ -1,0 +1,119 @@
+"""Which runs of a grid learned, and the two parts of its table."""
+
+from pathlib import Path
+from zlib import crc32
+
+import polars as pl
+import pytest
+import synthetic
+from synthetic import MEASURE, SUBMISSION, Campaign, write_campaign, write_shard
+
+from ablate.store.analysis.two_part import TwoParts, two_part
+from ablate.store.files.atomic import write_json
+from ablate.store.store import Store
+
+POINT = MEASURE["point"]
+SEEDS = range(8)
+LATE = {("SSA", seed) for seed in range(6)} | {("softmax", 7)}
+"""Trials that did not learn."""
+
+
+def parts(campaign: Campaign) -> TwoParts | None:
+    with Store.open(campaign.root) as store:
+        return two_part(store, "quickstart")
+
+
+def small(root: Path) -> Campaign:
+    return write_campaign(
+        root, operators=("softmax", "SSA"), seeds=SEEDS, effect=lambda _: 0.0, sigma_f=(5,), sigma_x=(1,)
+    )
+
+
+def record(campaign: Campaign, name: str, values: dict[str, float], sequence: int = 0) -> None:
+    """Record an evaluation by trial at the measure's point."""
+    rows = [(trial, 1, 60, name, POINT, value, 400, 0.01) for trial, value in values.items()]
+    columns = ("trial", "attempt", "step", "name", "point", "value", "items", "se_items")
+    table = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
+    write_shard(campaign.layout, "evaluation", table, submission=SUBMISSION, worker=7, sequence=sequence)
+
+
+def is_late(line: dict[str, object]) -> bool:
+    return (line["label"], line["seed"]) in LATE
+
+
+def declare(campaign: Campaign, **learned: object) -> None:
+    write_json(campaign.layout.grid_header("quickstart"), {**campaign.header, "learned": learned})
+
+
+def assert_counts(found: TwoParts | None) -> None:
+    assert found is not None
+    row = found.rows.row(0, named=True)
+    counts = [row[name] for name in ("learned", "runs", "baseline_learned", "baseline_runs", "pairs")]
+    assert counts == [2, 8, 7, 8, 1]
+    assert row["verdict"] == "worse"
+
+
+def test_the_grid_says_what_learned_means(tmp_path: Path) -> None:
+    campaign = small(tmp_path)
+    record(campaign, "accuracy", {line["trial"]: 0.1 if is_late(line) else 0.9 for line in campaign.lines})
+    declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+    found = parts(campaign)
+    assert found is not None
+    assert found.source == "declared"
+    assert_counts(found)
+
+
+def test_a_run_that_does_not_beat_the_constant_predictor_did_not_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {line["trial"] for line in small(tmp_path / "names").lines if is_late(line)}
+    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + 60 * (trial in late))
+    campaign = small(tmp_path / "campaign")
+    record(campaign, "zero.mse", dict.fromkeys((line["trial"] for line in campaign.lines), 0.3))
+    found = parts(campaign)
+    assert found is not None
+    assert found.source == "predictor"
+    assert_counts(found)
+
+
+def test_two_groups_are_divided_where_nothing_else_says_who_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {line["trial"] for line in small(tmp_path / "names").lines if is_late(line)}
+    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + 200 * (trial in late))
+    found = parts(small(tmp_path / "campaign"))
+    assert found is not None
+    assert found.source == "groups"
+    assert_counts(found)
+
+
+def test_a_table_whose_runs_all_learned_has_no_parts(tmp_path: Path) -> None:
+    campaign = small(tmp_path)
+    assert parts(campaign) is None
+    record(campaign, "accuracy", dict.fromkeys((line["trial"] for line in campaign.lines), 0.95))
+    declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+    assert parts(campaign) is None
+
+
+def test_nothing_learned_is_said_of_every_comparison(tmp_path: Path) -> None:
+    campaign = small(tmp_path)
+    record(campaign, "accuracy", dict.fromkeys((line["trial"] for line in campaign.lines), 0.1))
+    declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+    found = parts(campaign)
+    assert found is not None
+    assert found.rows.select("learned", "baseline_learned", "verdict").row(0) == (0, 0, "no verdict")
+
+
+def test_a_run_whose_measure_of_learning_is_not_finite_is_no_sample(tmp_path: Path) -> None:
+    campaign = small(tmp_path)
+    odd = campaign.line("SSA", 0)["trial"]
+    record(
+        campaign,
+        "accuracy",
+        {line["trial"]: 0.1 if is_late(line) else 0.9 for line in campaign.lines} | {odd: float("nan")},
+    )
+    declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+    found = parts(campaign)
+    assert found is not None
+    assert found.rows["verdict"].to_list() == ["no verdict"]
+    assert pl.Series(found.rows["share_p"]).null_count() == 1
