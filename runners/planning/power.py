@@ -18,8 +18,10 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.output import format_count, name_measure
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import control_cells
+from ablate.store.statistics.noise import UNSEEN, unseen_share
 from ablate.store.statistics.power import detectable, power, seeds_needed
 from ablate.store.statistics.scales import ROUNDING, Scale, forward, margin
+from ablate.store.statistics.two_part import Learners, boschloo_p
 from ablate.store.store import Store
 
 ENOUGH: Final = 5
@@ -167,6 +169,13 @@ class Resolution(NamedTuple):
     """Chance that a true difference as large as the ROPE is told from zero; None: no noise known, or two seeds."""
     seeds_for_rope: int | None
     """Seeds with which that chance is 80 %."""
+    share: int | None = None
+    """Runs of a cell that have to learn, where none does in the other, so that shares are told apart.
+
+    None: no number of them, or so many seeds that it is no question.
+    """
+    seeds_for_share: int = 0
+    """The fewest seeds that tell shares apart at all."""
     hours: float | None = None
     """Hours, in `unit`, of one more seed in every cell."""
     unit: Literal["GPU-h", "CPU-h"] = "CPU-h"
@@ -211,6 +220,8 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
         rope=rope,
         power_at_rope=chance if seeds >= SEED_COUNTS[0] and math.isfinite(chance) else None,
         seeds_for_rope=round(needed) if math.isfinite(needed) else None,
+        share=_smallest_share(seeds, level),
+        seeds_for_share=math.ceil((1 - math.log2(level / 2)) / 2),  # all against none has p 2^(1 - 2 seeds)
         hours=None if noise.seed_s is None else noise.seed_s / 3600,
         unit="GPU-h" if noise.on_gpu else "CPU-h",
     )
@@ -219,6 +230,13 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
 def _found_by(seeds: int, level: float) -> float | None:
     found = float(detectable(np.ones(1), np.full(1, float(seeds)), alpha=level)[0])
     return found if math.isfinite(found) else None
+
+
+def _smallest_share(seeds: int, level: float) -> int | None:
+    """Return the fewest of `seeds` runs that differ from none by the test of shares, which has half of the level."""
+    if unseen_share(seeds) < UNSEEN:
+        return None
+    return next((k for k in range(1, seeds + 1) if boschloo_p(Learners(k, seeds, 0, seeds)) <= level / 2), None)
 
 
 def resolution_lines(found: Resolution) -> Iterator[str]:
@@ -230,9 +248,21 @@ def resolution_lines(found: Resolution) -> Iterator[str]:
     else:
         basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
         yield f"{said} find differences of {_size(found, found.in_sd)} and more ({basis}); {more}"
+    if unseen_share(found.seeds) >= UNSEEN:
+        yield _share_line(found)
     yield _noise_line(found)
     if found.noise.sd:
         yield _rope_line(found)
+
+
+def _share_line(found: Resolution) -> str:
+    n, k = found.seeds, found.share
+    least = "" if k == n else "at least "
+    told = f"no share can be claimed below {found.seeds_for_share} seeds"
+    if k is not None:
+        told = f"a claim about shares needs {least}{k} of {n} against none"
+    unseen = f"an outcome of fewer than {100 * unseen_share(n):.0f} % of a cell's runs may be unseen"
+    return f"where runs learn or do not, {told}; {unseen}"
 
 
 def _noise_line(found: Resolution) -> str:

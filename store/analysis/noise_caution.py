@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs, verdicts
-from ablate.store.statistics.noise import NoiseShape, detect, unseen_share
+from ablate.store.statistics.noise import UNSEEN, NoiseShape, detect, unseen_share
 from ablate.store.store import Store
 
 
@@ -52,7 +52,7 @@ def _describe(shape: NoiseShape) -> str:
 
 def _stand(runs: int) -> str:
     share = unseen_share(runs)
-    if share < 0.1:
+    if share < UNSEEN:
         return ""
     return (
         f"these claims are about runs like those seen: with {runs} runs per cell, an outcome of fewer than "

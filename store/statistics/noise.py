@@ -20,6 +20,7 @@ from ablate.store.statistics.verdict import MIN_PAIRS
 
 SPLIT_LEVEL: Final = 0.99
 SKEW_LEVEL: Final = 0.95
+UNSEEN: Final = 0.1  # shares of outcomes that may be unseen are said from here on: below 29 runs
 TABLES: Final = 2_000  # simulated per limit: the rate of alarms at 1 % is then known to 0.2 points
 _SHARES: Final = (0.0, 0.5, 0.8, 0.95, 0.99)
 _GAPS: Final = 4

@@ -20,6 +20,7 @@ from ablate.runners.training.training_context import TrainingContext, TrainingRe
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.statistics.paired_differences import summarise
+from ablate.store.statistics.two_part import Learners, boschloo_p
 from ablate.store.statistics.verdict import judge
 from ablate.store.store import Store
 
@@ -152,6 +153,27 @@ def test_it_is_what_the_documentation_says(tmp_path: Path, comparisons: int, see
     found = resolution(tmp_path, judged_grid(comparisons + 1, seeds))
     assert found.comparisons == comparisons
     assert found.in_sd == pytest.approx(in_sd, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "seeds", "share", "fewest"),
+    [(1, 3, None, 4), (1, 4, 4, 4), (12, 5, 5, 5), (13, 5, None, 6), (5, 12, 7, 5), (1, 40, None, 4)],
+)
+def test_a_plan_knows_which_shares_of_runs_that_learn_differ(
+    tmp_path: Path, comparisons: int, seeds: int, share: int | None, fewest: int
+) -> None:
+    found = resolution(tmp_path, judged_grid(comparisons + 1, seeds))
+    assert (found.share, found.seeds_for_share) == (share, fewest)
+    level = 0.05 / comparisons / 2
+    assert (
+        boschloo_p(Learners(fewest, fewest, 0, fewest))
+        <= level
+        < boschloo_p(Learners(fewest - 1, fewest - 1, 0, fewest - 1))
+    )
+    if share is not None:
+        assert boschloo_p(Learners(share, seeds, 0, seeds)) <= level
+    unseen = f"{100 * (1 - 0.05 ** (1 / seeds)):.0f} % of a cell"
+    assert any(unseen in line for line in resolution_lines(found)) is (seeds < 29)
 
 
 def line_of(plan: RunPlan, words: str = " find ") -> str:
