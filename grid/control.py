@@ -107,7 +107,7 @@ def find_controls(
     Raises `SpecError` for a wanted control that does not fit, or that no variant offers.
     """
     result, known, used = Controls(), set[str](), set[str]()
-    applied: dict[tuple[str, str], _Applied] = {}  # of one baseline there may be thousands of variants
+    applied: dict[tuple[str, str], _Applied] = {}  # thousands of variants may share a baseline
     own = [] if wanted == "auto" else [each for each in wanted if isinstance(each, ControlChange)]
     for variant, base in pairs:
         offer: Any = getattr(variant.trial, "controls", None)

@@ -76,13 +76,14 @@ class Campaign:
     @property
     def store(self) -> "Store":
         """The open database; the functions of `ablate.store.analysis` take it."""
+        from ablate.store.analysis.judge import conclude
         from ablate.store.store import Store
 
         if any(run.ended for run in self._running):  # runs logged through this object are among its results
             self._running = [run for run in self._running if not run.ended]
             self.close()
         if self._store is None:
-            self._store = Store.open(self.root, refresh=self._refreshes)
+            self._store = Store.open(self.root, refresh=self._refreshes, conclude=conclude)
         return self._store
 
     def sql(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> "pl.DataFrame":
@@ -153,9 +154,9 @@ class Campaign:
         name, a Measure, or single fields such as `{"point": {"sigma_f": 5}}`. One row per other cell: label, verdict,
         percent, p_holm, reason, pairs, value, baseline_value, and what else docs/statistics.md explains.
         """
-        from ablate.store.analysis.verdicts import verdicts
+        from ablate.store.analysis.judge import judge
 
-        frame = verdicts(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure))
+        frame = judge(self.store, self.grid_named(grid), baseline=baseline, measure=_changes(measure)).rows
         return _led_by(frame, *_VERDICT)
 
     def effects(

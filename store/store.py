@@ -2,12 +2,11 @@
 
 import json
 import logging
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Self, Unpack, final
 
 import duckdb
 import polars as pl
@@ -30,7 +29,7 @@ from ablate.store.files.layout import STORE_SCHEMA, Layout
 from ablate.store.files.plans import require_version
 from ablate.store.ingest.content_hash import content_hash
 from ablate.store.ingest.database_snapshot import publish
-from ablate.store.ingest.ingest import ingest
+from ablate.store.ingest.ingest import IngestOptions, ingest
 from ablate.store.ingest.ingest_lock import ingest_lock
 
 _NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "([^"]+)"')
@@ -55,17 +54,16 @@ class Store:
         root: Path,
         *,
         refresh: bool = True,
-        thorough: bool = True,
-        most_s: float = math.inf,
         memory_bytes: int | None = None,
         keep_answers: bool = False,
+        **options: Unpack[IngestOptions],
     ) -> Self:
         """Open the newest snapshot of the campaign `root`.
 
-        With `refresh` it first ingests what is new, unless another process is doing so; `thorough` and `most_s` are
-        those of `ingest`. `memory_bytes` is the memory, and the disk beside, that a query may take. With `keep_answers`
-        a query runs once. Raises NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet;
-        StoreError: the store or a grid has another version, or cannot be read.
+        With `refresh` it first ingests what is new, unless another process is doing so, with the `options` of `ingest`.
+        `memory_bytes` is the memory, and the disk beside, that a query may take. With `keep_answers` a query runs once.
+        Raises NotFoundError: there is no campaign, or, without `refresh`, no snapshot yet; StoreError: the store or a
+        grid has another version, or cannot be read.
         """
         layout = Layout(root)
         if not layout.exists():
@@ -73,7 +71,7 @@ class Store:
         for name in layout.grid_names():
             require_version(layout, name)
         layout.check_store()
-        stale = _refresh(layout, thorough=thorough, most_s=most_s) if refresh else None
+        stale = _refresh(layout, options) if refresh else None
         if not layout.snapshot.exists():
             raise NotFoundError(f"{layout.root} has no snapshot yet; open it with refresh, or run `ablate status`")
         try:
@@ -319,13 +317,13 @@ def _is_older(snapshot: Path) -> bool:
     return False
 
 
-def _refresh(layout: Layout, *, thorough: bool, most_s: float) -> str | None:
+def _refresh(layout: Layout, options: IngestOptions) -> str | None:
     """Ingest what is new; why that was not possible, if there is a snapshot to serve instead."""
     waits = not layout.snapshot.exists()
     try:
-        counts = ingest(layout, wait=waits, thorough=thorough, most_s=most_s)
+        counts = ingest(layout, wait=waits, **options)
         if counts.busy and _is_older(layout.snapshot):
-            counts = ingest(layout)
+            counts = ingest(layout, conclude=options.get("conclude"))
     except EnvironmentProblem as problem:
         if waits or _is_older(layout.snapshot):
             raise

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, final
 from ablate.dashboards.data.user_errors import catch_user_error, require
 from ablate.grid.errors import AblateError
 from ablate.store import Layout, Store
+from ablate.store.analysis.judge import conclude
 from ablate.store.ingest.ingest import ingest
 
 _LOG: Final = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class Campaigns:
         """
         root = self.root(name)
         first = not Layout(root).snapshot.exists()
-        with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES, keep_answers=True) as store:
+        with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES, keep_answers=True, conclude=conclude) as store:
             yield store
 
     def look(self) -> None:
@@ -116,7 +117,7 @@ def _ingest(root: Path) -> str | None:
     if not Layout(root).exists():  # ingesting would make its store anew
         return f"There is no campaign in {root} any more."
     try:
-        return catch_user_error(lambda: ingest(root, wait=False, threads=1, thorough=False))[1]
+        return catch_user_error(lambda: ingest(root, wait=False, threads=1, thorough=False, conclude=conclude))[1]
     except Exception as error:  # noqa: BLE001  # told and logged
         _LOG.exception("cannot bring in what is new in %s", root)
         return (

@@ -19,7 +19,7 @@ from ablate.dashboards.report import parts
 from ablate.dashboards.report.charts import charts
 from ablate.dashboards.theme.styles import REST, Style
 from ablate.store import Store
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.judge import judge
 from ablate.store.files.atomic import write_atomic
 
 
@@ -107,7 +107,7 @@ def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFram
     """Return the verdicts of a grid, or None and the problem with them; None twice if there is nothing to compare."""
     if about.measure is None or about.baseline is None or not totals(found)["done"]:
         return None, None
-    judged, problem = catch_user_error(lambda: verdicts(about.store, about.grid))
+    judged, problem = catch_user_error(lambda: judge(about.store, about.grid).rows)
     if judged is None or judged.is_empty():
         return None, problem
     return best_first(judged, about.measure), None

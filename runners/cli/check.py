@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NEEDED_BYTES = 1 << 30
 
 
-class Check(NamedTuple):
+class Finding(NamedTuple):
     """One thing looked at; `needed` says whether nothing works without it."""
 
     what: str
@@ -27,70 +27,70 @@ class Check(NamedTuple):
     needed: bool = True
 
 
-def examine(campaign: Path | None = None) -> list[Check]:
+def examine(campaign: Path | None = None) -> list[Finding]:
     """Every check, in the order a newcomer would ask."""
     return [
-        Check("Python", platform.python_version()),
+        Finding("Python", platform.python_version()),
         *_packages(),
         _devices(),
-        Check("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
+        Finding("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
         _disk(campaign or CAMPAIGNS),
         _program("browser for image export", "chromium", "google-chrome", "chromium-browser"),
         _program("SLURM", "sbatch"),
     ]
 
 
-def _packages() -> list[Check]:
+def _packages() -> list[Finding]:
     """Check the packages that ablate requires on this machine."""
     try:
         from packaging.requirements import Requirement
 
         declared = [Requirement(text) for text in requires("ablate") or ()]
     except PackageNotFoundError:
-        return [Check("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
+        return [Finding("ablate", "not installed, so nothing says which packages it needs; pip install it", ok=False)]
     except ImportError:
-        return [Check("packaging", "missing; pip install packaging", ok=False)]
+        return [Finding("packaging", "missing; pip install packaging", ok=False)]
     return [_package(each) for each in declared if each.marker is None or each.marker.evaluate({"extra": ""})]
 
 
-def _package(wanted: "Requirement") -> Check:
+def _package(wanted: "Requirement") -> Finding:
     needs = f"pip install '{wanted.name}{wanted.specifier}'"
     try:
         installed = version(wanted.name)
     except PackageNotFoundError:
-        return Check(wanted.name, f"missing; {needs}", ok=False)
+        return Finding(wanted.name, f"missing; {needs}", ok=False)
     if not wanted.specifier.contains(installed, prereleases=True):
-        return Check(wanted.name, f"{installed}, but ablate needs {wanted.specifier}; {needs}", ok=False)
-    return Check(wanted.name, installed)
+        return Finding(wanted.name, f"{installed}, but ablate needs {wanted.specifier}; {needs}", ok=False)
+    return Finding(wanted.name, installed)
 
 
-def _devices() -> Check:
+def _devices() -> Finding:
     try:
         import torch
     except Exception as error:  # noqa: BLE001  # a broken installation raises anything; the table says what
         said = str(error).partition("\n")[0]
-        return Check("import torch", f"fails with {type(error).__name__}: {said}; reinstall torch", ok=False)
+        return Finding("import torch", f"fails with {type(error).__name__}: {said}; reinstall torch", ok=False)
     if not torch.cuda.is_available():
-        return Check("accelerator", "none; trials run on the CPU", ok=False, needed=False)
+        return Finding("accelerator", "none; trials run on the CPU", ok=False, needed=False)
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return Check("accelerator", ", ".join(names), needed=False)
+    return Finding("accelerator", ", ".join(names), needed=False)
 
 
-def _disk(directory: Path) -> Check:
+def _disk(directory: Path) -> Finding:
     places = (directory.resolve(), *directory.resolve().parents)
     existing = next(path for path in places if os.access(path, os.F_OK))  # never raises, as `exists` does
     if not existing.is_dir():
-        return Check("campaign directory", f"{existing} is a file; choose a directory with --campaign", ok=False)
+        return Finding("campaign directory", f"{existing} is a file; choose a directory with --campaign", ok=False)
     free = shutil.disk_usage(existing).free
     if not os.access(existing, os.W_OK):
-        return Check("campaign directory", f"{existing} is not writable; choose another with --campaign", ok=False)
+        return Finding("campaign directory", f"{existing} is not writable; choose another with --campaign", ok=False)
     enough = free >= NEEDED_BYTES
-    return Check("campaign directory", f"{existing}: writable, {free / (1 << 30):.1f} GiB free", ok=enough)
+    return Finding("campaign directory", f"{existing}: writable, {free / (1 << 30):.1f} GiB free", ok=enough)
 
 
-def _program(what: str, *names: str) -> Check:
+def _program(what: str, *names: str) -> Finding:
     found = next((path for name in names if (path := shutil.which(name))), None)
-    return Check(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
+    return Finding(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
 
 
 def check(*, rebuild: Flag = False, machine: Flag = False, campaign: Campaign = None, as_json: Json = False) -> int:
@@ -125,10 +125,11 @@ def _check_machine(campaign: Path | None, *, as_json: bool) -> int:
 
 
 def _rebuild(root: Path, *, as_json: bool) -> int:
+    from ablate.store.analysis.judge import conclude
     from ablate.store.ingest.rebuild import rebuild
     from ablate.store.store import Store
 
-    found = rebuild(root)
+    found = rebuild(root, conclude)
     with Store.open(root, refresh=False) as store:
         content = store.content_hash()
         bad = [*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)]

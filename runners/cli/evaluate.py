@@ -142,10 +142,11 @@ def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
 
 def _ingest(store: "Store") -> None:
     """Ingest the new records. If that fails, the next reader ingests them."""
+    from ablate.store.analysis.judge import conclude
     from ablate.store.ingest.ingest import ingest
 
     try:
-        ingest(store.layout.root, wait=True, threads=1, thorough=True)
+        ingest(store.layout.root, wait=True, threads=1, thorough=True, conclude=conclude)
     except AblateError as error:
         tell(f"results are on disk but not in the store yet: {error}")
 

@@ -80,6 +80,7 @@ def sql(
     saved
         List the saved queries.
     """
+    from ablate.store.analysis.judge import conclude
     from ablate.store.store import Store
 
     formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
@@ -91,7 +92,7 @@ def sql(
         _list_saved(layout, as_json=shown.as_json)
         return 0
     text = _read_query(layout, query, file, naming=save is not None)
-    with Store.open(root) as store:
+    with Store.open(root, conclude=conclude) as store:
         if save is not None:
             store.sql(text or "", most=0)  # refuse an invalid query
             replaced = QUERIES.save(layout, save, text or "")

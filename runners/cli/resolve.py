@@ -51,9 +51,11 @@ def find_campaign(campaign: Path | None) -> Path:
 
 def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
     """Open the store of the campaign that `find_campaign` finds; arguments as of `Store.open`."""
+    from ablate.store.analysis.judge import conclude
     from ablate.store.store import Store
 
-    return Store.open(find_campaign(campaign), thorough=thorough, most_s=most_s)
+    place = find_campaign(campaign)
+    return Store.open(place, thorough=thorough, most_s=most_s, conclude=conclude if most_s == math.inf else None)
 
 
 @contextmanager

@@ -150,7 +150,7 @@ def table(
                 bases = write_title(store, header, found, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
-                    _write_footer(store, name, judged, judged_by.words)
+                    _write_footer(store, name, judged, judged_by.words, shown)
                 continue
             warnings += notes
             frames.append(named)
@@ -159,9 +159,13 @@ def table(
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: str) -> None:
+def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: str, shown: "pl.DataFrame") -> None:
+    from ablate.store.analysis.headline import LEGEND, count_headlines
     from ablate.store.analysis.noise_caution import noise_caution
 
+    write_prose(LEGEND)
+    if headlines := count_headlines(shown):
+        write_prose(headlines)
     for sentence in noise_caution(store, grid, measure=measure._asdict()).sentences:
         write_prose(sentence)
     write(f"ablate table{options} --why CELL shows what a verdict is based on")
@@ -190,13 +194,14 @@ def _compare_cells(
     store: "Store", grid: str, measure: "GridMeasure", best_over: Sequence[str]
 ) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
     """Return the verdicts of a grid and the rows of its baselines."""
+    from ablate.store.analysis.judge import judge
     from ablate.store.analysis.tuned_verdicts import tuned_table
-    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, runs, verdicts
+    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, runs
 
     if best_over:
         return tuned_table(store, grid, best_over)
     bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
-    return verdicts(store, grid, measure=measure._asdict()), bases
+    return judge(store, grid, measure=measure._asdict()).rows, bases
 
 
 def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
@@ -212,14 +217,14 @@ def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
 
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.analysis.explain_verdict import why, why_text
-    from ablate.store.analysis.verdicts import verdicts
+    from ablate.store.analysis.judge import judge
     from ablate.store.files.plans import control_cells
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         cells, measure = _find_cells(store, grid, words), judged_by.find(store, grid)._asdict()
-        several = verdicts(store, grid, measure=measure).rows(named=True) if len(cells) > 1 else []
+        several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)

@@ -202,13 +202,19 @@ def write_verdicts(
         lines = [[*map(_chosen_cell, chosen.columns, row)] for row in cells]
         write_table(chosen.columns, lines, labels=int(chosen.columns[0] == "label"))
         return
+    from ablate.store.analysis.headline import mark_checks
+
     grid, measure = header["grid"], header["measure"]
     rows = [*bases, *shown.rows(named=True)]
     columns, names = name_cells(store, grid, rows)
     headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
     cells = [_cells(row, measure["scale"]) for row in rows]
+    if "headline" in shown.columns:
+        headings.insert(-1, "checks")
+        marks = [mark_checks(row) if "headline" in row else None for row in rows]
+        cells = [(*cell[:-1], mark, cell[-1]) for cell, mark in zip(cells, marks, strict=True)]
     n, named = len(columns), [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
-    write_table(headings, named, spare=(n + 1, n + 4, n, n + 3), labels=n)
+    write_table(headings, named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height and sum(len(axis["labels"]) > 1 for axis in header["axes"]) > 1:
         matched = ", ".join(_find_matched(header, best_over))

@@ -36,10 +36,11 @@ class BackgroundIngest:
 
         With `wait`, wait for another ingest and read every trial; else skip if one is running, and read changes only.
         """
-        from ablate.store.ingest.ingest import ingest  # here: a run that ingests nothing loads no database
+        from ablate.store.analysis.judge import conclude  # here: a run that ingests nothing loads no database
+        from ablate.store.ingest.ingest import ingest
 
         try:
-            ingest(self._root, wait=wait, threads=1, thorough=wait)
+            ingest(self._root, wait=wait, threads=1, thorough=wait, conclude=conclude if wait else None)
         except Exception as error:  # noqa: BLE001  # reported below: a run does not depend on its store
             text = f"results are on disk but not in the store yet: {error}"
             if text not in self.problems:

@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 
 from ablate.grid.errors import SpecError
-from ablate.store.analysis.control_tests import control_tests, control_text
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, judge_runs, measure_of, runs
+from ablate.store.analysis.control_tests import control_tests
+from ablate.store.analysis.judge import judge
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
 from ablate.store.database import queries
 from ablate.store.files.plans import control_cells
 from ablate.store.statistics import basis, item_bars
@@ -21,9 +22,9 @@ def why(
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label).
 
-    The columns of `compare` and `basis`, `better` of the measure, and `control`: its row of `beyond_controls`.
-    `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as `verdicts` does, and
-    SpecError for a baseline or a control.
+    The columns of `judge` and `basis`, `better` of the measure, `checks` as dicts, and `controls`: its row of
+    `beyond_controls`. `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as
+    `verdicts` does, and SpecError for a baseline or a control.
     """
     grid_measure = measure_of(store, grid, measure)
     base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
@@ -35,10 +36,11 @@ def why(
         raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     values = runs(store, grid, grid_measure)
     based_on = basis(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
-    verdicts = judge_runs(values, base, grid_measure).join(based_on, on="cell", maintain_order="left")
-    row = next(row for row in verdicts.iter_rows(named=True) if row["cell"] == key)
+    judged = judge(store, grid, baseline=baseline, measure=measure)
+    row = judged.rows.filter(cell=key).join(based_on, on="cell").row(0, named=True)
     tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()
-    row |= {"better": grid_measure.better, "control": tests[0] if tests else None}
+    row |= {"better": grid_measure.better, "controls": tests[0] if tests else None}
+    row["checks"] = [check._asdict() for check in judged.checks[key]]
     kept = _item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
         return {**row, "items": None}
@@ -89,12 +91,8 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
         f"budgets: {_list(row['budgets'])}{' steps' if row['budgets'] else ''}",
         f"code: {_list(row['codes'])}",
         f"error bars: {_bars(row['items'])}",
-        f"controls: {control_text(row['control'], better=_is_better(row))}",
+        *(f"{check['name']}: {check['answer']}; {check['reason']}" for check in row["checks"]),
     ]
-
-
-def _is_better(row: Mapping[str, Any]) -> bool:
-    return row["difference"] is not None and (row["difference"] < 0) == (row["better"] == "lower")
 
 
 def _difference(row: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ablate.store.store import Store
 
 
 class Change(NamedTuple):
-    """What a knock-out changes in one run, as recorded."""
+    """The change that a knock-out makes in one run, as recorded."""
 
     own: float
     change: float
@@ -23,8 +23,9 @@ Rows = Mapping[str, Mapping[int, Change]]
 
 
 def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
+    """Return the changes of a measure in each cell that has its own value beside."""
     condition, parameters = queries.agrees(by.point)
-    found = store.sql(
+    listed = store.sql(
         f"""
         SELECT cell, seed, name, value, se_items, items FROM v_final
         WHERE grid = $grid AND source = 'evaluation' AND starts_with(name, 'knockout.') AND ends_with(name, $ending)
@@ -33,7 +34,7 @@ def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
         {"grid": grid, "ending": f".{by.name}", **parameters},
     )
     values: dict[str, dict[str, dict[int, tuple[float, float | None, int | None]]]] = {}
-    for cell, seed, name, value, error, items in found.iter_rows():
+    for cell, seed, name, value, error, items in listed.iter_rows():
         stages = name.removeprefix("knockout.").removesuffix(f".{by.name}")
         values.setdefault(cell, {}).setdefault(stages, {})[seed] = (value, error, items)
     return {
@@ -55,7 +56,8 @@ class Operators(NamedTuple):
 
 
 def read_operators(store: Store, grid: str) -> dict[str, Operators]:
-    found = store.sql(
+    """Return the operators of each cell of a trial with an operator."""
+    listed = store.sql(
         """
         SELECT g.cell, any_value(t.spec->'operator')::VARCHAR, any_value(t.spec->'placement')::VARCHAR
         FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid GROUP BY ALL
@@ -63,7 +65,7 @@ def read_operators(store: Store, grid: str) -> dict[str, Operators]:
         {"grid": grid},
     )
     operators = {}
-    for cell, operator, placement in found.iter_rows():
+    for cell, operator, placement in listed.iter_rows():
         if operator and placement:
             layers = json.loads(placement)
             operators[cell] = Operators(json.loads(operator), layers.pop("rest"), layers)

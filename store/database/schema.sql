@@ -204,6 +204,43 @@ CREATE TABLE doubt (
     counts BOOLEAN NOT NULL         -- whether the result counts; attempts that ran alike on the CPU must be equal
 );
 
+-- What it shows ----------------------------------------------------------------------------------------------------
+
+-- verdict about a cell of a grid, by the planned measure and baseline, as `ablate table` has it
+CREATE TABLE verdict (
+    grid VARCHAR NOT NULL,
+    cell VARCHAR NOT NULL,
+    label VARCHAR NOT NULL,
+    operator VARCHAR,
+    baseline VARCHAR NOT NULL,      -- cell that it is compared with
+    verdict VARCHAR NOT NULL,       -- better, worse, equivalent, off, real, size unproven, undecided or no verdict
+    value DOUBLE,                   -- mean of the measure over the runs that are compared
+    baseline_value DOUBLE,          -- that of the baseline
+    difference DOUBLE,              -- mean difference in units of the measure's scale
+    low DOUBLE,                     -- lower end of the interval of this comparison alone
+    high DOUBLE,                    -- upper end
+    percent DOUBLE,                 -- difference in per cent of the baseline's value
+    p DOUBLE,                       -- of no difference
+    p_holm DOUBLE,                  -- adjusted over all comparisons of the grid
+    pairs BIGINT,                   -- seeds that both have
+    planned BIGINT,                 -- seeds that both should have
+    reason VARCHAR,                 -- why the verdict is this one
+    doubt VARCHAR,                  -- the doubt that matters most; null for none, and without a claim
+    headline BOOLEAN NOT NULL,      -- a claim without a check whose answer is no or unknown
+    digest VARCHAR NOT NULL         -- of everything that it was computed from, and release of the rules
+);
+
+-- answer of a check about a verdict
+CREATE TABLE verdict_check (
+    grid VARCHAR NOT NULL,
+    cell VARCHAR NOT NULL,
+    "check" VARCHAR NOT NULL,       -- on, tuned, finished, noise or control
+    answer VARCHAR NOT NULL,        -- yes, no, unknown, or - if the question does not arise
+    word VARCHAR NOT NULL,          -- of on: what leaving the component out shows; empty for others
+    reason VARCHAR NOT NULL,        -- the answer in a sentence
+    number DOUBLE                   -- number that the answer is based on
+);
+
 -- What was read ----------------------------------------------------------------------------------------------------
 
 -- Tag on a trial or on a grid.

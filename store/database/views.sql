@@ -32,6 +32,7 @@ LEFT JOIN (SELECT trial, max(attempt) AS last FROM attempt WHERE status = 'ok' G
 
 -- Shards of later evaluations. If two record the same value of a trial, the later one counts.
 --   counts: whether the attempt is the trial's result
+--   number: number that rows of this database have in their column shard
 CREATE OR REPLACE VIEW v_later_shard AS
 SELECT s.number, e.evaluation, e.ended, v.counts
 FROM shard s JOIN (SELECT *, unnest(shards) AS file FROM evaluated) e USING (file)

@@ -5,7 +5,8 @@ from typing import Final
 
 import polars as pl
 
-from ablate.store.analysis.verdicts import measure_of, verdicts
+from ablate.store.analysis.judge import judge
+from ablate.store.analysis.verdicts import measure_of
 from ablate.store.database.queries import coordinates, in_plan_order
 from ablate.store.store import Store
 
@@ -26,7 +27,7 @@ def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.
     """
     if table == "verdicts":
-        return verdicts(store, grid)
+        return judge(store, grid).rows
     if table == "trials":
         frame = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
         return frame.select(pl.lit(grid).alias("grid"), pl.all())

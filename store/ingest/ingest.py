@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
 import duckdb
 
@@ -25,7 +26,18 @@ from ablate.store.ingest.ingest_shards import ShardIngest
 
 SMALL_BYTES = 256 * 1024  # shards of fewer bytes are joined
 
+Conclude = Callable[[Layout, duckdb.DuckDBPyConnection], None]
+"""Writes what follows from all results into a database that the caller holds."""
+
 LEAST, MOST = 1000, 5000  # from `LEAST` small shards of a table on they are joined, at most `MOST` at once
+
+
+class IngestOptions(TypedDict, total=False):
+    """Options of `ingest` that readers pass on."""
+
+    thorough: bool
+    most_s: float
+    conclude: Conclude | None
 
 
 def ingest(
@@ -35,9 +47,11 @@ def ingest(
     threads: int | None = None,
     thorough: bool = True,
     most_s: float = math.inf,
+    conclude: Conclude | None = None,
 ) -> Ingested:
     """Bring everything new in the campaign `root` into its database and publish a snapshot of it.
 
+    `conclude` is called unless something was left unread, and the rows of an earlier call are older than the results.
     While another process ingests, it waits, or without `wait` returns at once, `busy`. Without `thorough` it looks only
     where something has changed, by `ablate.store.files.change_tracker`. After `most_s` seconds it reads no more new
     shards and attempts, and no plans that are too large. Raises StoreError: another version wrote the database, or it
@@ -57,6 +71,8 @@ def ingest(
             counts = ingest_into(layout, connection, directories.same, most_s)
             if counts.shards:
                 compact(layout, connection)
+            if conclude is not None and not counts.unread_fans:
+                conclude(layout, connection)
             troubled = connection.execute("SELECT file FROM bad_record").fetchall()
         if not (counts == Ingested() and snapshot_is_current(layout)):
             publish(layout)
@@ -86,6 +102,9 @@ def ingest_into(
     leave_out_rows(connection)
     find_doubts(connection)
     refresh_grid_views(connection)
+    if counts != Ingested():
+        execute = connection.execute
+        execute("DELETE FROM meta WHERE name = 'judged'")
     return counts
 
 

@@ -7,15 +7,16 @@ from ablate.store.database.connection import open_live, remove_log
 from ablate.store.files.atomic import disk_errors, sync_directory, temporary_name
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.database_snapshot import publish, sweep
-from ablate.store.ingest.ingest import ingest_into
+from ablate.store.ingest.ingest import Conclude, ingest_into
 from ablate.store.ingest.ingest_counts import Ingested
 from ablate.store.ingest.ingest_lock import ingest_lock
 
 
-def rebuild(root: Path | Layout) -> Ingested:
+def rebuild(root: Path | Layout, conclude: Conclude | None = None) -> Ingested:
     """Make the database of the campaign `root` from its files alone, put it in place of the old one and publish it.
 
-    Readers have the old snapshot until then. Raises NotFoundError: there is no campaign; EnvironmentProblem.
+    Readers have the old snapshot until then. `conclude` is that of `ingest`. Raises NotFoundError: there is no
+    campaign; EnvironmentProblem.
     """
     layout = root if isinstance(root, Layout) else Layout(root)
     if not layout.exists():
@@ -26,6 +27,8 @@ def rebuild(root: Path | Layout) -> Ingested:
         try:
             with open_live(fresh) as connection:
                 counts = ingest_into(layout, connection)
+                if conclude is not None:
+                    conclude(layout, connection)
             _replace(layout, fresh)
         except BaseException:
             sweep(layout)  # on a full disk it would stand in the way of the next try

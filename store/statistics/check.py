@@ -18,4 +18,4 @@ class Check(NamedTuple):
     number: float | None = None
     """That number, in the unit that the reason states."""
     word: str = ""
-    """Of "on": what a knock-out says, such as "off" or "mixed"."""
+    """The word of a knock-out, such as "off" or "mixed"; empty for checks other than "on"."""

@@ -23,6 +23,12 @@ MIN_PAIRS: Final = 3
 ROBUST_PAIRS: Final = 5
 """From here on, noise far from normal keeps the promised error rate if both arms have it alike: docs/statistics.md."""
 
+Verdict = Literal["better", "worse", "equivalent", "off", "real, size unproven", "undecided", "no verdict"]
+"""The words of a verdict. `judge` says all but "off", which a check of the runs adds."""
+
+CLAIMS: Final = ("better", "worse", "real, size unproven")
+"""Verdicts that show a difference."""
+
 Better = Literal["lower", "higher"]
 Method = Literal["paired t", "Welch"]
 

@@ -251,7 +251,7 @@ def test_a_variant_is_tested_against_each_of_its_controls(trained):
         least = min(header["of"][row["cell"]], key=lambda cell: sign * (means[row["cell"]] - means[cell]))
         assert row["control"] == least
         assert row["difference"] == pytest.approx(means[row["cell"]] - means[least], rel=1e-6, abs=1e-9)
-        assert why(store, "g", row["cell"])["control"] == row
+        assert why(store, "g", row["cell"])["controls"] == row
 
 
 def test_a_control_has_no_verdict(trained):

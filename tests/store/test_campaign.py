@@ -12,7 +12,7 @@ from synthetic import Campaign as Written, write_campaign
 from ablate.grid.errors import AblateError, NotFoundError, SpecError
 from ablate.store import Campaign, Store
 from ablate.store.analysis.effects import effects
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.judge import judge
 
 
 def tree(root: Path) -> dict[str, int]:
@@ -80,7 +80,7 @@ def test_an_axis_keeps_its_own_name_beside_the_other_columns(tmp_path: Path, nam
 def test_compare_effects_and_progress_say_what_the_commands_say(asked: Campaign, reading: Store) -> None:
     found = asked.compare()
     assert found.columns[:2] == ["label", "verdict"]
-    assert_frame_equal(found, verdicts(reading, "quickstart"), check_column_order=False)
+    assert_frame_equal(found, judge(reading, "quickstart").rows, check_column_order=False)
     assert_frame_equal(asked.effects(), effects(reading, "quickstart").effects)
     assert_frame_equal(asked.progress(), reading.progress("quickstart"), check_column_order=False)
     assert_frame_equal(asked.failures(), reading.failures())

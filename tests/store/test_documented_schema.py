@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {20: "3f167c5865a7a7ac19bb50d1df74659f"}
+MADE = {21: "7918dff6d398832471531d2c5865efc1"}
 """Hash of the statements that make an empty database, by version."""
 
 

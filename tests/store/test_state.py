@@ -62,6 +62,7 @@ ELSEWHERE = {
     "runners/training/failure.py": {"stalled"},  # why a trial failed
     "store/files/records.py": {"ok", "failed", "stopped"},  # an attempt
     "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run
+    "store/statistics/check.py": {"unknown"},  # the answer of a check
     "store/statistics/knockout_words.py": {"unknown"},  # a component
 }
 """Lists of words that say of something else what a state says of a trial."""

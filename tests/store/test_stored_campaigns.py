@@ -153,7 +153,7 @@ def test_a_snapshot_of_an_older_version_is_not_served_while_another_process_make
 ) -> None:
     asked: list[bool] = []
 
-    def busy_first(layout: Layout, *, wait: bool = True, thorough: bool = True, most_s: float = 0.0) -> Any:
+    def busy_first(layout: Layout, *, wait: bool = True, **_: Any) -> Any:
         asked.append(wait)
         if not wait:
             with ingest_lock(layout, wait=True):

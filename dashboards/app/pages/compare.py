@@ -26,8 +26,9 @@ from ablate.dashboards.figures import forest, seed_pairs
 from ablate.dashboards.figures.canvas import rope_of
 from ablate.dashboards.theme.styles import shared_style
 from ablate.store.analysis.explain_verdict import why, why_text
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.noise_caution import noise_caution
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, verdicts
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 
@@ -56,8 +57,8 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
 @memoise
 def _verdicts(view: PageView) -> pl.DataFrame:
     about, measure = grid_of(view), measures.judged_by(view)._asdict()
-    found = verdicts(view.store, about.grid, baseline=view.address.baseline, measure=measure)
-    return in_order(found, [cell.cell for cell in about.cells])
+    found = judge(view.store, about.grid, baseline=view.address.baseline, measure=measure)
+    return in_order(found.rows, [cell.cell for cell in about.cells])
 
 
 def _baseline(view: PageView, cell: str | None = None) -> str:
