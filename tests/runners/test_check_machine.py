@@ -15,7 +15,7 @@ import pytest
 
 from ablate.runners.cli import check
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.check import Check, examine
+from ablate.runners.cli.check import Finding, examine
 from ablate.runners.provenance.environment import differences, record
 
 
@@ -32,7 +32,7 @@ def test_a_torch_that_cannot_be_imported_is_a_failed_check_and_exit_code_5(tmp_p
 
 
 @pytest.fixture
-def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]]:
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Finding]]:
     """The checks of an installation that declares these requirements and has torch 2.11 and no more."""
 
     def installed(name: str) -> str:
@@ -40,7 +40,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
             raise PackageNotFoundError(name)
         return "2.11.0+cu128"
 
-    def examined(requirements: list[str]) -> list[Check]:
+    def examined(requirements: list[str]) -> list[Finding]:
         monkeypatch.setattr(check, "requires", lambda _: requirements)
         monkeypatch.setattr(check, "version", installed)
         return [check for check in examine() if check.what in ("torch", "duckdb", "ablate")]
@@ -51,20 +51,20 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Check]
 @pytest.mark.parametrize(
     ("requirement", "check"),
     [
-        ("torch<2.14,>=2.11", Check("torch", "2.11.0+cu128")),
-        ("torch", Check("torch", "2.11.0+cu128")),
-        ("torch>=2.12", Check("torch", "2.11.0+cu128, but ablate needs >=2.12; pip install 'torch>=2.12'", ok=False)),
-        ("duckdb>=2", Check("duckdb", "missing; pip install 'duckdb>=2'", ok=False)),
+        ("torch<2.14,>=2.11", Finding("torch", "2.11.0+cu128")),
+        ("torch", Finding("torch", "2.11.0+cu128")),
+        ("torch>=2.12", Finding("torch", "2.11.0+cu128, but ablate needs >=2.12; pip install 'torch>=2.12'", ok=False)),
+        ("duckdb>=2", Finding("duckdb", "missing; pip install 'duckdb>=2'", ok=False)),
     ],
 )
-def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Check]], requirement: str, check: Check) -> None:
+def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Finding]], requirement: str, check: Finding) -> None:
     others = ["duckdb; python_version < '3'", "duckdb; extra == 'more'"]  # other machines, extras
     assert wanted([requirement, *others]) == [check]
 
 
 def test_without_packaging_it_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "packaging.requirements", None)
-    assert Check("packaging", "missing; pip install packaging", ok=False) in examine()
+    assert Finding("packaging", "missing; pip install packaging", ok=False) in examine()
 
 
 @pytest.mark.parametrize("below", ["", "deeper/still"])
