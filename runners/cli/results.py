@@ -153,22 +153,38 @@ def table(
                     _write_footer(store, name, judged, judged_by.words, shown)
                 continue
             warnings += notes
-            frames.append(named)
+            frames.append(_add_two_parts(store, name, judged, named) if flags.as_json and not best_over else named)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
 def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: str, shown: "pl.DataFrame") -> None:
+    from ablate.runners.cli.two_part_text import write_two_parts
     from ablate.store.analysis.headline import LEGEND, count_headlines
     from ablate.store.analysis.noise_caution import noise_caution
+    from ablate.store.analysis.two_part import two_part
 
     write_prose(LEGEND)
     if headlines := count_headlines(shown):
         write_prose(headlines)
     for sentence in noise_caution(store, grid, measure=measure._asdict()).sentences:
         write_prose(sentence)
+    if (parts := two_part(store, grid, measure=measure._asdict())) is not None:
+        write_two_parts(parts, measure)
     write(f"ablate table{options} --why CELL shows what a verdict is based on")
+
+
+def _add_two_parts(store: "Store", grid: str, measure: "GridMeasure", rows: "pl.DataFrame") -> "pl.DataFrame":
+    """Add to rows of verdicts what `two_part` says of each cell, where runs learn or do not."""
+    import polars as pl
+
+    from ablate.store.analysis.two_part import two_part
+
+    if "cell" not in rows.columns or (parts := two_part(store, grid, measure=measure._asdict())) is None:
+        return rows
+    told = {row.pop("cell"): {"learned_by": parts.learned, **row} for row in parts.rows.rows(named=True)}
+    return rows.with_columns(two_part=pl.Series([told[cell] for cell in rows["cell"]]))
 
 
 def _name_rows(

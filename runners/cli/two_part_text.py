@@ -1,0 +1,30 @@
+"""The table of how often, and how well, the cells of a grid learned."""
+
+from typing import TYPE_CHECKING, Any
+
+from ablate.runners.cli.verdict_text import difference_headings, format_difference, format_p
+from ablate.runners.output import write_prose, write_table
+
+if TYPE_CHECKING:
+    from ablate.store.analysis.two_part import TwoParts
+    from ablate.store.analysis.verdicts import GridMeasure
+
+
+def write_two_parts(found: "TwoParts", measure: "GridMeasure") -> None:
+    """Write the table, with what says that a run learned as its title."""
+    level = f"{100 * (1 - measure.alpha):g} %"
+    write_prose(f"some runs did not learn; those that did have {found.learned}; half of alpha is for each part")
+    difference, interval, p, verdict = difference_headings(measure._asdict())
+    headings = ["cell", "learned", f"{level} exact", "baseline", "p of shares (Holm)"]
+    headings += ["pairs that learned", difference, interval, p, verdict, "because"]
+    write_table(headings, [_cells(row, measure.scale) for row in found.rows.rows(named=True)], labels=1)
+
+
+def _cells(row: dict[str, Any], scale: str) -> tuple[object, ...]:
+    share = None if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
+    ours, theirs = (f"{row[of]} of {row[runs]}" for of, runs in _COUNTS)
+    value = format_difference(row, row["difference"], scale)
+    return row["label"], ours, share, theirs, format_p(row["share_p_holm"]), row["pairs"], *value, row["reason"]
+
+
+_COUNTS = (("learned", "runs"), ("baseline_learned", "baseline_runs"))
