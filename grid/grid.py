@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 from ablate.grid.axis import Dimension, Scalar
 from ablate.grid.columns import Columns
@@ -21,6 +21,7 @@ from ablate.grid.suggestions import suggest_name
 from ablate.grid.values import MOST_LABEL, require_text, require_whole
 
 HEADER_SCHEMA = 1
+VARIANCES = ["own", "shared"]
 
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
     ("base", Spec, "a spec, such as Trial(...)"),
@@ -102,6 +103,8 @@ class Grid:
     """Cells that are no variants: the simplest explanations, each with the kind of what it explains."""
     learned: LearningCriterion | None = None
     """Where runs learn or do not, tables show how often, and how well once they have."""
+    variance: Literal["own", "shared"] = "own"
+    """Whether comparisons share degrees of freedom; a choice before any result, for 3 to 5 seeds."""
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
@@ -125,6 +128,9 @@ class Grid:
             raise SpecError(f"{rule}; {self.name!r} has {some([repr(seed) for seed in seeds], 5) or 'none'}")
         object.__setattr__(self, "seeds", seeds)
         check_wanted(self.name, self.controls)
+        if self.variance not in VARIANCES:
+            hint = suggest_name(str(self.variance), VARIANCES)
+            raise SpecError(f"the variance of a grid is own or shared; {self.name!r} has {self.variance!r}{hint}")
         for part in self.parts:
             part.check()
         names = self.columns.names
@@ -194,14 +200,15 @@ class Grid:
             **({"rows": counts.rows} if counts.rows else {}),
             **({"controls": self.offered.data()} if self.measure and self.baseline else {}),
             **({"learned": self.learned.data()} if self.learned else {}),
+            **({"variance": self.variance} if self.variance != "own" else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
         """Join the cells of both grids, equal ones once, under the name a-b.
 
-        Seeds, measure and what says that runs learned must be the same.
+        Seeds, measure, variance and what says that runs learned must be the same.
         """
-        for what in ("seeds", "measure", "learned"):
+        for what in ("seeds", "measure", "learned", "variance"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
                 raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
@@ -224,8 +231,9 @@ class Grid:
 
         Raises SpecError for an unknown field, and for the base, axes or rules of a union, which has several.
         """
-        own = ("base", "axes", "rules")
-        known = ["name", "seeds", "baseline", "measure", "controls", "learned", *(() if self.joined else own)]
+        own = ["base", "axes", "rules"]
+        known = ["name", "seeds", "baseline", "measure", "controls", "learned", "variance"]
+        known += [] if self.joined else own
         for name in fields:
             if self.joined and name in own:
                 raise SpecError(f"the union {self.name!r} has several {name}; change those of its grids before |")

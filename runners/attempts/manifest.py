@@ -71,9 +71,18 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
     _write_lines(layout.grid_trials(grid.name), lines)
     header, path = grid.header(), layout.grid_header(grid.name)
     with suppress(NotFoundError, StoreError):  # no header, or a torn one
-        if read_json(path) == json.loads(json.dumps(header)):
+        before = read_json(path)
+        header |= _earlier_variances(before, header)
+        if before == json.loads(json.dumps(header)):
             return
     write_json(path, header)
+
+
+def _earlier_variances(before: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what a grid was compared with before, if that changed: a choice that is made with results shows."""
+    earlier, was = before.get("earlier_variances", []), before.get("variance", "own")
+    changed = [*earlier, was] if was != header.get("variance", "own") else earlier
+    return {"earlier_variances": changed} if changed else {}
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:

@@ -32,6 +32,11 @@ SEED_COUNTS: Final = (3, 5, 8, 12)
 """Numbers of seeds that a plan tells of."""
 
 
+SHARING_SEEDS: Final = range(3, 6)
+SHARING_COMPARISONS: Final = 5
+"""Seeds and least comparisons at which a shared variance helps and errs in no more tables than promised."""
+
+
 class Noise(NamedTuple):
     """Standard deviations in log ratios on the log scale (of odds, on the logit scale), else in the measure's unit."""
 
@@ -169,6 +174,8 @@ class Resolution(NamedTuple):
     """Chance that a true difference as large as the ROPE is told from zero; None: no noise known, or two seeds."""
     seeds_for_rope: int | None
     """Seeds with which that chance is 80 %."""
+    variance: str = "own"
+    """That of the grid."""
     share: int | None = None
     """Runs of a cell that have to learn, where none does in the other, so that shares are told apart.
 
@@ -220,6 +227,7 @@ def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
         rope=rope,
         power_at_rope=chance if seeds >= SEED_COUNTS[0] and math.isfinite(chance) else None,
         seeds_for_rope=round(needed) if math.isfinite(needed) else None,
+        variance=header.get("variance", "own"),
         share=_smallest_share(seeds, level),
         seeds_for_share=math.ceil((1 - math.log2(level / 2)) / 2),  # all against none has p 2^(1 - 2 seeds)
         hours=None if noise.seed_s is None else noise.seed_s / 3600,
@@ -250,6 +258,7 @@ def resolution_lines(found: Resolution) -> Iterator[str]:
         yield f"{said} find differences of {_size(found, found.in_sd)} and more ({basis}); {more}"
     if unseen_share(found.seeds) >= UNSEEN:
         yield _share_line(found)
+    yield from _variance_line(found)
     yield _noise_line(found)
     if found.noise.sd:
         yield _rope_line(found)
@@ -263,6 +272,13 @@ def _share_line(found: Resolution) -> str:
         told = f"a claim about shares needs {least}{k} of {n} against none"
     unseen = f"an outcome of fewer than {100 * unseen_share(n):.0f} % of a cell's runs may be unseen"
     return f"where runs learn or do not, {told}; {unseen}"
+
+
+def _variance_line(found: Resolution) -> Iterator[str]:
+    if found.variance == "shared":
+        yield "variance shared by the comparisons: smaller differences are found if all have about the same noise"
+    elif found.seeds in SHARING_SEEDS and found.comparisons >= SHARING_COMPARISONS and not found.noise.pairs:
+        yield 'Grid(variance="shared") finds smaller differences with so few seeds, if chosen before any result'
 
 
 def _noise_line(found: Resolution) -> str:

@@ -31,7 +31,7 @@ class GridResult(NamedTuple):
     rows: pl.DataFrame
 
     def measure(self) -> GridMeasure:
-        fields = self.header["measure"]
+        fields = {**self.header["measure"], "variance": self.header.get("variance", "own")}
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:

@@ -17,12 +17,13 @@ from ablate.store.files.plans import control_cells
 from ablate.store.state import OF_FILES, State
 from ablate.store.statistics import Baseline, Better, Scale, compare, failures
 from ablate.store.statistics.arms import arms
+from ablate.store.statistics.compare import Variance
 from ablate.store.statistics.scales import back, fits, forward
 from ablate.store.store import Store
 
 
 class GridMeasure(NamedTuple):
-    """The measure of a grid; the fields are those of the grid header's `measure`."""
+    """The measure of a grid; the fields are those of the grid header's `measure`, and its `variance`."""
 
     name: str
     point: Mapping[str, float] = {}
@@ -30,6 +31,8 @@ class GridMeasure(NamedTuple):
     better: Better = "lower"
     rope: float = 0.05
     alpha: float = 0.05
+    variance: Variance = "own"
+    """That of the grid, which was chosen before its results."""
 
 
 def verdicts(
@@ -68,7 +71,8 @@ def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure
 
 def judge_runs(values: pl.DataFrame, baseline: Baseline, by: GridMeasure) -> pl.DataFrame:
     """Compare by a grid's measure."""
-    return compare(values, baseline=baseline, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
+    rule = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha", "variance")}
+    return compare(values, baseline=baseline, **rule)
 
 
 def failure_rates(store: Store, grid: str) -> pl.DataFrame:
@@ -84,7 +88,12 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
         if name not in known:
             raise SpecError(f"a measure has the fields {known}; got {name!r}{suggest_name(name, known)}")
     header = store.grid(grid)
-    both = {**(header["measure"] or {}), **(changes or {})}
+    variance = header.get("variance", "own")
+    if (asked := (changes or {}).get("variance", variance)) != variance:
+        raise SpecError(
+            f"the variance of grid {grid!r} is {variance!r}, got {asked!r}; it is chosen in the Grid, before any result"
+        )
+    both = {**(header["measure"] or {}), **(changes or {}), "variance": variance}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
     if "name" not in fields:
         listed = store.list_names(grid, "v_final")

@@ -252,6 +252,8 @@ class Header(Record):
     rows: dict[str, RecordedRow] | None = None
     controls: ControlsOfGrid | None = None
     learned: LearnedLimit | None = None
+    variance: Literal["own", "shared"] = "own"
+    earlier_variances: list[str] | None = None
 
 
 class Removal(Record):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,10 @@ from ablate.store.statistics.paired_differences import (
 )
 from ablate.store.statistics.power import detectable, seeds_needed
 from ablate.store.statistics.scales import Scale, back, margin, percent
+from ablate.store.statistics.shared_variance import guard_variance
 from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
+
+Variance = Literal["own", "shared"]
 
 _TEXTS, _COUNTS = ("cell", "label", "operator", "baseline"), ("planned", "pairs", "runs", "baseline_runs")
 SCHEMA: Final[dict[str, Any]] = {
@@ -31,7 +34,7 @@ SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(_COUNTS, pl.Int64),
     "method": pl.String,
     **dict.fromkeys(("value", "baseline_value", "difference", "low", "high", "corrected_low"), pl.Float64),
-    **dict.fromkeys(("corrected_high", "percent", "p", "p_holm"), pl.Float64),
+    **dict.fromkeys(("corrected_high", "error", "freedom", "percent", "p", "p_holm"), pl.Float64),
     "family": pl.Int64,
     **dict.fromkeys(("hedges_g", "superiority", "sign_flip_p", "pairing"), pl.Float64),
     **dict.fromkeys(("verdict", "reason"), pl.String),
@@ -52,13 +55,21 @@ BASIS: Final[dict[str, Any]] = {
 }
 
 
-def compare(
-    values: pl.DataFrame, *, baseline: Baseline, scale: Scale, better: Better, rope: float, alpha: float = 0.05
+def compare(  # noqa: PLR0913  (the fields of a measure)
+    values: pl.DataFrame,
+    *,
+    baseline: Baseline,
+    scale: Scale,
+    better: Better,
+    rope: float,
+    alpha: float = 0.05,
+    variance: Variance = "own",
 ) -> pl.DataFrame:
     """One row per cell that is no baseline, in the order of `values`.
 
     `values` has the columns cell, label, operator, seed, value (null: none) and state (of `State`); budget,
     code, wall_s, gpu and unreadable of finished runs are optional. `baseline` is a cell, or has one for each.
+    `variance` is that of each comparison's own pairs, or "shared" by those of paired comparisons (`guard_variance`).
     docs/statistics.md explains the columns and the rope. Numbers that do not exist are null. Raises SpecError,
     NotFoundError or StoreError on unusable input.
     """
@@ -66,7 +77,7 @@ def compare(
     matched = match_arms(arms(values), baseline)
     pairings = [pair(arm, base, scale) for arm, base in matched]
     rule = VerdictRule(scale, margin(rope, scale), alpha, sum(not each.arm.unmeasured for each in pairings))
-    numbers, words = _judge(pairings, rule, better)
+    numbers, words = _judge(pairings, rule, better, variance)
     rows = []
     for i, (pairing, (arm, base)) in enumerate(zip(pairings, matched, strict=True)):
         row = {name: float(column[i]) for name, column in numbers.items()}
@@ -93,7 +104,9 @@ def _check(scale: str, better: str, rope: float, alpha: float) -> None:
         raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
 
 
-def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> tuple[dict[str, Floats], list[str]]:
+def _judge(
+    pairings: Sequence[Pairing], rule: VerdictRule, better: Better, variance: Variance
+) -> tuple[dict[str, Floats], list[str]]:
     """Numbers [comparisons] that need the whole family, and the verdict words.
 
     A comparison with a problem is not tested. One whose cell never recorded the measure is not in the family.
@@ -102,13 +115,19 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> tu
     n, mean, sd = (np.array([part[i] for part in parts], dtype=np.float64) for i in range(3))
     summary = Paired(n, mean, np.where([pairing.spread for pairing in pairings], sd, np.nan))
     blocked = np.array([pairing.problem is not None for pairing in pairings], dtype=bool)
+    of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
+    if variance == "shared":
+        paired = np.array([each.method == "paired t" and each.chosen is None for each in pairings], dtype=bool)
+        guarded = guard_variance(summary._replace(sd=np.where(paired & ~blocked, summary.sd, np.nan)))
+        shares = guarded.sd > 0
+        summary = Paired(*(np.where(shares, *parts) for parts in zip(guarded, summary, strict=True)))
+        of_a_pair = np.where(shares, guarded.error * np.sqrt(n), of_a_pair)
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
     counted = ~np.array([each.arm.unmeasured for each in pairings], dtype=bool)
     judged = judge(Paired(*(part[counted] for part in known)), rope=rule.rope, alpha=rule.alpha, better=better)
     words = np.full(counted.shape, "no verdict", dtype="<U32")
     p, p_holm, level = np.full((3, *counted.shape), np.nan)
     words[counted], p[counted], p_holm[counted], level[counted] = judged
-    of_a_pair = np.array([_sd_of_a_pair(pairing) for pairing in pairings], dtype=np.float64)
     of_a_pair = np.where(np.isfinite(known.sd), of_a_pair, np.nan)
     low, high = t_interval(summary, rule.alpha)
     corrected = t_interval(known, level)
@@ -123,6 +142,8 @@ def _judge(pairings: Sequence[Pairing], rule: VerdictRule, better: Better) -> tu
         "p_holm": p_holm,
         "corrected_low": corrected[0],
         "corrected_high": corrected[1],
+        "error": summary.error,
+        "freedom": summary.freedom,
         "seeds_needed": seeds_needed(rule.rope, of_a_pair, alpha=hardest),
         "seeds_to_decide": seeds_needed(nearest, of_a_pair, alpha=hardest),
         "detectable": detectable(known.sd, known.n, alpha=hardest),

@@ -10,7 +10,8 @@ from real_spec import real_spec
 from toy_campaign import toy_grid
 from toy_training import ToyTrial
 
-from ablate.grid.errors import EnvironmentProblem, StoreError
+from ablate.grid import Grid
+from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
 from ablate.runners.attempts.manifest import (
     Manifest,
     read_lines,
@@ -118,3 +119,31 @@ def test_a_grid_of_another_version_is_kept(tmp_path: Path, capsys: pytest.Captur
     path.write_text("torn")
     assert execute(run) == 0
     assert read_json(path)["schema"] == 1
+
+
+@pytest.mark.parametrize("before", [None, "own"])
+def test_a_variance_that_is_chosen_with_results_shows(layout: Layout, before: str | None) -> None:
+    def grid(variance: str) -> Grid:
+        return toy_grid("shared").changed(variance=variance)
+
+    if before:
+        write_grid(layout, grid(before), ())
+    for _ in range(2):
+        write_grid(layout, grid("shared"), ())
+        header = read_json(layout.grid_header("shared"))
+        assert header["variance"] == "shared"
+        assert header.get("earlier_variances") == ([before] if before else None)
+    write_grid(layout, grid("own"), ())
+    header = read_json(layout.grid_header("shared"))
+    assert "variance" not in header
+    assert header["earlier_variances"] == [*([before] if before else []), "shared"]
+
+
+def test_a_grid_has_one_variance() -> None:
+    plain, shared = toy_grid(), toy_grid().changed(variance="shared")
+    assert [each.key for each in plain.trials()] == [each.key for each in shared.trials()]
+    assert shared.header() == {**plain.header(), "variance": "shared"}
+    with pytest.raises(SpecError, match="shard"):
+        plain.changed(variance="shard")
+    with pytest.raises(SpecError, match="variance"):
+        plain | shared

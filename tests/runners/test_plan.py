@@ -176,6 +176,19 @@ def test_a_plan_knows_which_shares_of_runs_that_learn_differ(
     assert any(unseen in line for line in resolution_lines(found)) is (seeds < 29)
 
 
+@pytest.mark.parametrize(
+    ("comparisons", "seeds", "variance", "advised"),
+    [(5, 3, "own", True), (5, 5, "own", True), (4, 5, "own", False), (5, 6, "own", False), (5, 3, "shared", False)],
+)
+def test_a_shared_variance_is_advised_where_it_helps(
+    tmp_path: Path, comparisons: int, seeds: int, variance: str, advised: bool
+) -> None:
+    found = resolution(tmp_path, judged_grid(comparisons + 1, seeds).changed(variance=variance))
+    assert any("Grid(" in line for line in resolution_lines(found)) is advised
+    seen = found._replace(noise=found.noise._replace(pairs=9))
+    assert not any("Grid(" in line for line in resolution_lines(seen))
+
+
 def line_of(plan: RunPlan, words: str = " find ") -> str:
     (line,) = [line for line in plan_lines(plan) if words in line]
     return line
