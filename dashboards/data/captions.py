@@ -8,14 +8,20 @@ import polars as pl
 from ablate.dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
 from ablate.dashboards.data.grid_context import GridContext, best_first
 from ablate.dashboards.data.user_errors import join_sentences
+from ablate.store.analysis.headline import mark_checks
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import baseline_cells
+from ablate.store.statistics.check import CHECK_NAMES, Check
 
-ICONS: Final = {
+Checks = Mapping[str, Sequence[Check]]
+"""The checks of each cell, as `judge` has them."""
+
+ICONS: Final[Mapping[str, tuple[str, str]]] = {
     "better": ("▲", "better"),
     "worse": ("▼", "worse"),
     "real, size unproven": ("△", "unproven"),
     "equivalent": ("=", "equivalent"),
+    "off": ("○", "off"),
     "undecided": ("?", "undecided"),
     "no verdict": ("–", "none"),
 }
@@ -48,7 +54,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     if differing:
         first += ": " + join_words(differing)
     rest = []
-    for name in ("equivalent", "undecided", "no verdict"):
+    for name in ("equivalent", "off", "undecided", "no verdict"):
         if n := counts.get(name):
             verb = ("has" if n == 1 else "have") if name == "no verdict" else "is" if n == 1 else "are"
             rest.append(f"{n} {verb} {name}")
@@ -62,16 +68,21 @@ def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, bas
         return f"No difference from {baseline} is known yet."
     name, size = about.look.names[row["cell"]], size_of(row, measure)
     if row["verdict"] in CLAIMS:
-        return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}."
-    equal = found.filter(pl.col("verdict") == "equivalent").height
-    if equal == found.height:
-        return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} equivalent to {baseline}."
+        doubt = "" if row["doubt"] is None else f" No claim here passes every check; of this one, {row['doubt']}."
+        return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{doubt}"
+    for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
+        if (equal := found.filter(verdict=word).height) == found.height:
+            return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}."
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
 
 
 def find_lead(found: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
-    """Return the row of the best variant if one is better, else of the worst, else of the largest difference."""
+    """Return the row of the best variant if one is better, else of the worst, else of the largest difference.
+
+    Claims that pass every check come before all others.
+    """
     known = best_first(found, measure).drop_nulls("difference")
+    known = known.filter("headline") if known["headline"].any() else known
     for verdict in CLAIMS:
         rows = known.filter(pl.col("verdict") == verdict)
         if not rows.is_empty():
@@ -262,11 +273,15 @@ def progress_words(done: dict[str, int]) -> str:
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 
 
-def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame) -> pl.DataFrame:
-    """Verdicts as texts: variant, verdict, value, difference, interval, p (Holm), pairs, reason."""
+def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame, checks: Checks) -> pl.DataFrame:
+    """Verdicts as texts: variant, verdict, checks, value, difference, interval, p (Holm), pairs, reason.
+
+    Then the answer of each check in a sentence, under its name.
+    """
     texts = [
         (
             mark_verdict(row["verdict"]),
+            mark_checks(row),
             change(row["difference"], measure.scale),
             "–" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high")),
             p_value(row["p_holm"]),
@@ -274,7 +289,10 @@ def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame)
         )
         for row in found.iter_rows(named=True)
     ]
-    names = ["verdict", "difference", "interval", "p (Holm)", "pairs"]
+    names = ["verdict", "checks", "difference", "interval", "p (Holm)", "pairs"]
     told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
-    whole = pl.concat([name_cells(found, about).drop("verdict", "difference", "pairs"), told], how="horizontal")
-    return whole.select("variant", "verdict", "value", *names[1:], "reason")
+    said = [[f"{each.answer}: {each.reason}" for each in checks[cell]] for cell in found["cell"]]
+    reasons = pl.DataFrame(said, dict.fromkeys(CHECK_NAMES, pl.String), orient="row")
+    own = name_cells(found, about).drop("verdict", "difference", "pairs", *CHECK_NAMES)
+    whole = pl.concat([own, told, reasons], how="horizontal")
+    return whole.select("variant", "verdict", "checks", "value", *names[2:], "reason", *CHECK_NAMES)

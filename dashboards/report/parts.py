@@ -32,9 +32,12 @@ from ablate.dashboards.html.markup import (
     text,
 )
 from ablate.store import Store
+from ablate.store.analysis.headline import LEGEND, MARKS, count_headlines
+from ablate.store.analysis.judge import JudgedGrid
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import baseline_cells
+from ablate.store.statistics.check import CHECK_NAMES
 
 
 def overview(about: GridContext, progress: pl.DataFrame) -> str:
@@ -93,15 +96,21 @@ def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
         yield FigureBlock(f"{key}-rates", "Failure rates", caption, panels, name_cells(found, about))
 
 
-_RANK: Final = {"better": 0, "real, size unproven": 1, "equivalent": 2, "undecided": 3, "worse": 4, "no verdict": 5}
+_RANK: Final = {
+    word: rank
+    for rank, word in enumerate(
+        ("better", "real, size unproven", "equivalent", "off", "undecided", "worse", "no verdict")
+    )
+}
 
 
-def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFrame) -> str:
+def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) -> str:
     """The table, its caption and a button that copies all of its columns."""
-    average = average_words(measure.scale)
+    average, verdicts = average_words(measure.scale), judged.rows
     columns = [
         HtmlColumn("Variant"),
         HtmlColumn("Verdict"),
+        HtmlColumn("Checks", "", LEGEND),
         HtmlColumn(measure.name, "number", f"{average} over the runs that are compared"),
         HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
         HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
@@ -110,7 +119,7 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
         HtmlColumn("Reason", "why"),
     ]
     shown = verdicts.head(MOST_DATA_ROWS)
-    words = verdict_words(about, measure, shown).iter_rows(named=True)
+    words = verdict_words(about, measure, shown, judged.checks).iter_rows(named=True)
     rows = [_row(about, measure, row, each) for row, each in zip(shown.iter_rows(named=True), words, strict=True)]
     table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baselines(about, measure))
     rope = rope_words(measure.rope, measure.scale, about.unit)
@@ -128,7 +137,8 @@ def verdict_table(about: GridContext, measure: GridMeasure, verdicts: pl.DataFra
     heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
     noise = noise_caution(about.store, about.grid).sentences
-    cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in noise)
+    said = filter(None, (LEGEND, count_headlines(verdicts), *noise))
+    cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
     return tag("div", heading + table + cautions + actions, class_="block verdicts")
 
 
@@ -138,15 +148,20 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
     g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
     where = "in {:.0f} % of all pairs of runs" if row["method"] == "Welch" else "on {:.0f} % of the seeds"
     beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
+    marks = zip(CHECK_NAMES, words["checks"], strict=True)
+    checks = "".join(tag("abbr", text(mark), title=f"{name}: {words[name]}", data_mark=mark) for name, mark in marks)
+    answers = "".join(tag("p", text(f"{name}: {sentence(words[name])}"), class_="note") for name in CHECK_NAMES)
+    why = tag("p", text(f"{sentence(row['reason'])}{g}{beats}")) + answers
     return [
         HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
+        HtmlEntry(tag("span", checks, class_="checks"), words["checks"].count(MARKS["yes"])),
         HtmlEntry(text(_value(row["value"], measure)), row["value"]),
         HtmlEntry(text(words["difference"]), row["difference"]),
         HtmlEntry(text(words["interval"]), row["low"]),
         HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
         HtmlEntry(words["pairs"], row["pairs"]),
-        HtmlEntry(details("Why", tag("p", text(f"{sentence(row['reason'])}{g}{beats}"))), row["reason"]),
+        HtmlEntry(details("Why", why), row["reason"]),
     ]
 
 
@@ -164,7 +179,7 @@ def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]
         if cell.cell in bases:
             value, runs = found.get(cell.cell, (None, 0))
             pairs = f"{runs} of {len(about.header['seeds'])}"
-            texts = ["baseline", text(_value(value, measure)), "", "", "", pairs, ""]
+            texts = ["baseline", "", text(_value(value, measure)), "", "", "", pairs, ""]
             rows.append([HtmlEntry(cell_name(cell.cell, cell.label, about.look)), *map(HtmlEntry, texts)])
     return rows
 
@@ -173,6 +188,7 @@ _READING = (
     ("better, worse", "the interval, corrected for all comparisons of the table, lies beyond the band of equality"),
     ("real, size unproven", "it excludes zero and reaches both into the band and beyond it"),
     ("equivalent", "it lies inside the band, with or without zero"),
+    ("off", "the parts in which it differs did nothing: leaving them out changes less than a tenth of the band"),
     ("undecided", "none of these; the reason estimates the seeds that would decide, if any number would"),
     ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),
 )

@@ -19,7 +19,7 @@ from ablate.dashboards.report import parts
 from ablate.dashboards.report.charts import charts
 from ablate.dashboards.theme.styles import REST, Style
 from ablate.store import Store
-from ablate.store.analysis.judge import judge
+from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.files.atomic import write_atomic
 
 
@@ -81,7 +81,7 @@ def _section(about: GridContext, looks: Mapping[str, Style], key: str) -> str:
     unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
     inner = ""
     if judged is not None:
-        inner = tag("p", text(_lead(about, judged)), class_="lead")
+        inner = tag("p", text(_lead(about, judged.rows)), class_="lead")
     inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
     if judged is not None and about.measure is not None:
         inner += parts.verdict_table(about, about.measure, judged)
@@ -103,14 +103,14 @@ def _lead(about: GridContext, judged: pl.DataFrame) -> str:
     return f"{axes} {said}" if lead_by_axes(levels.effects, judged) else f"{said} {axes}"
 
 
-def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[pl.DataFrame | None, str | None]:
+def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[JudgedGrid | None, str | None]:
     """Return the verdicts of a grid, or None and the problem with them; None twice if there is nothing to compare."""
     if about.measure is None or about.baseline is None or not totals(found)["done"]:
         return None, None
-    judged, problem = catch_user_error(lambda: judge(about.store, about.grid).rows)
-    if judged is None or judged.is_empty():
+    judged, problem = catch_user_error(lambda: judge(about.store, about.grid))
+    if judged is None or judged.rows.is_empty():
         return None, problem
-    return best_first(judged, about.measure), None
+    return judged._replace(rows=best_first(judged.rows, about.measure)), None
 
 
 def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:

@@ -104,6 +104,7 @@ VERDICT_STYLES: Final = {
     "worse": shared_style(DIVERGING[-1], marker="square"),
     "real, size unproven": shared_style(INK, marker="diamond"),
     "equivalent": shared_style(MUTED, marker="diamond-open"),
+    "off": Style(*REST[:3], "triangle-up-open"),
     "undecided": Style(*REST[:3], "circle-open"),
     "no verdict": Style(*REST[:3], "x"),
 }

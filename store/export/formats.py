@@ -16,7 +16,8 @@ from ablate.store.export.plain import plain
 
 FORMATS: Final = ("csv", "parquet", "tex", "md")
 _FORMULA: Final = r"^\s*[=+@-]"
-_NUMBER: Final = r"(?i)^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
+_NUMBER: Final = r"(?i)^-$|^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
+"""Texts that a spreadsheet reads as numbers, and a dash."""
 _EXPONENT: Final = re.compile(r"(?<=\d)e([-+]\d+)")
 _DIGITS: Final = 4  # significant digits of a number in LaTeX
 _TEXT_ROWS: Final = 10_000  # more rows than that no page holds

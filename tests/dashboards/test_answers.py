@@ -28,10 +28,11 @@ NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
 ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [])  # type: ignore[arg-type]
 
 
-def verdicts(**given: tuple[str, float | None]) -> pl.DataFrame:
+def verdicts(*sure: str, **given: tuple[str, float | None]) -> pl.DataFrame:
     rows = [
         {"cell": cell, "verdict": verdict, "difference": size, "low": None, "high": None}
         | {"corrected_low": size and size - 0.05, "corrected_high": size and size + 0.05}
+        | {"doubt": None if cell in sure else "control: not better than ALiBi", "headline": cell in sure}
         for cell, (verdict, size) in given.items()
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -46,6 +47,16 @@ def test_the_answer_names_the_verdict_that_matters() -> None:
         ({"a": ("equivalent", 0.0), "b": ("equivalent", 0.01)}, "lower", "All 2"),
     ):
         assert name_best(ABOUT, MSE._replace(better=better), verdicts(**found), "softmax").startswith(named)
+
+
+def test_the_answer_is_a_claim_that_passes_every_check_before_a_larger_one_in_doubt() -> None:
+    given = {"a": ("better", -0.1), "b": ("better", -0.3)}
+    sure = name_best(ABOUT, MSE, verdicts("a", **given), "softmax")
+    assert sure.startswith("SSA")
+    assert "ALiBi" not in sure
+    doubted = name_best(ABOUT, MSE, verdicts(**given), "softmax")
+    assert doubted.startswith("Cog")
+    assert "control: not better than ALiBi" in doubted
 
 
 @given(st.lists(st.text("ab ,;", min_size=1, max_size=120).map(lambda words: f"A{words}."), min_size=1, max_size=8))

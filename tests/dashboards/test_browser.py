@@ -13,7 +13,7 @@ from synthetic import write_campaign
 
 from ablate.dashboards import write_report
 from ablate.store import Store
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.judge import judge
 
 pytestmark = pytest.mark.browser
 
@@ -143,7 +143,7 @@ def test_copy_csv_yields_the_whole_table(judged: Path, shown: Page) -> None:
     shown.wait_for_function("() => document.getElementById('status').textContent === 'Copied'")
     copied = shown.evaluate("() => navigator.clipboard.readText()")
     with Store.open(judged) as store:
-        expected = verdicts(store, "quickstart")
+        expected = judge(store, "quickstart").rows
     found = pl.read_csv(io.StringIO(copied), schema=expected.schema)
     assert found.sort("cell").equals(expected.sort("cell"))
 

@@ -24,7 +24,8 @@ from ablate.dashboards.report.report import report
 from ablate.dashboards.theme.styles import CellStyle
 from ablate.grid.errors import NotFoundError
 from ablate.store import Store
-from ablate.store.analysis.verdicts import GridMeasure, measure_of, verdicts
+from ablate.store.analysis.judge import judge
+from ablate.store.analysis.verdicts import GridMeasure, measure_of
 
 
 def page(root: Path) -> str:
@@ -126,8 +127,8 @@ def test_the_table_of_a_large_grid_has_the_best_and_its_copy_all(
     with Store.open(root) as store:
         about = grid_context(store, "grid", campaign_styles(store))
         assert about.measure is not None
-        judged = best_first(verdicts(store, "grid"), about.measure)
-        html = verdict_table(about, about.measure, judged)
+        judged = judge(store, "grid")
+        html = verdict_table(about, about.measure, judged._replace(rows=best_first(judged.rows, about.measure)))
     shown = re.findall(r'<th scope="row"[^>]*data-value="([^"]*)"', html)
     assert shown == ["SSA", "Cog"]
     copied = re.findall(r'data-csv="([^"]*)"', html)[0].splitlines()

@@ -57,7 +57,9 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[Findin
         ("duckdb>=2", Finding("duckdb", "missing; pip install 'duckdb>=2'", ok=False)),
     ],
 )
-def test_ranges_of_packages_hold(wanted: Callable[[list[str]], list[Finding]], requirement: str, check: Finding) -> None:
+def test_ranges_of_packages_hold(
+    wanted: Callable[[list[str]], list[Finding]], requirement: str, check: Finding
+) -> None:
     others = ["duckdb; python_version < '3'", "duckdb; extra == 'more'"]  # other machines, extras
     assert wanted([requirement, *others]) == [check]
 

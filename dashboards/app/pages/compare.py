@@ -26,9 +26,11 @@ from ablate.dashboards.figures import forest, seed_pairs
 from ablate.dashboards.figures.canvas import rope_of
 from ablate.dashboards.theme.styles import shared_style
 from ablate.store.analysis.explain_verdict import why, why_text
-from ablate.store.analysis.judge import judge
+from ablate.store.analysis.headline import LEGEND, count_headlines
+from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of
+from ablate.store.statistics.check import CHECK_NAMES
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 
@@ -50,15 +52,15 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
 
     Raises Unknown if there is no grid yet, or no such measurement; SpecError if it has no measure or baseline.
     """
-    found, kept = _verdicts(view), kept_cells(view)
+    found, kept = _judge_cells(view).rows, kept_cells(view)
     return grid_of(view), measures.judged_by(view), found if kept is None else found.filter(pl.col("cell").is_in(kept))
 
 
 @memoise
-def _verdicts(view: PageView) -> pl.DataFrame:
+def _judge_cells(view: PageView) -> JudgedGrid:
     about, measure = grid_of(view), measures.judged_by(view)._asdict()
     found = judge(view.store, about.grid, baseline=view.address.baseline, measure=measure)
-    return in_order(found.rows, [cell.cell for cell in about.cells])
+    return found._replace(rows=in_order(found.rows, [cell.cell for cell in about.cells]))
 
 
 def _baseline(view: PageView, cell: str | None = None) -> str:
@@ -121,7 +123,7 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     if by_seeds:
         known = pl.col("verdict").is_in([*captions.CLAIMS, "equivalent"])
         ordered = ordered.sort(~known, seeds, nulls_last=True, maintain_order=True)
-    rows = captions.verdict_words(about, measure, ordered).with_columns(
+    rows = captions.verdict_words(about, measure, ordered, _judge_cells(view).checks).with_columns(
         ordered.select(seeds.alias("seeds to decide")).to_series(),
         *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change")),
     )
@@ -135,11 +137,11 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
         "is the one seen."
     )
     noise = noise_caution(view.store, about.grid, baseline=view.address.baseline, measure=measure._asdict())
-    caption += join_sentences(noise.sentences)
+    caption += join_sentences([LEGEND, count_headlines(found), *noise.sentences])
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
     interval = {**BY_SIZE, **bars, "headerName": heading}
-    rows = rows.select(pl.exclude("reason"), "reason")
+    rows = rows.select(pl.exclude("reason", *CHECK_NAMES), "reason", *CHECK_NAMES)
     own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
@@ -149,6 +151,13 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "seeds to decide": {"width": 150},
+    "checks": {
+        "cellRenderer": "AblateChecks",
+        "cellRendererParams": {"checks": CHECK_NAMES},
+        "width": 110,
+        "sortable": False,
+    },
+    **{name: {"hide": True} for name in CHECK_NAMES},
     "reason": FOLD,
 }
 """Parts of the columns of verdicts: texts are sorted as numbers, the reason opens on a click, intervals are drawn."""
@@ -192,7 +201,7 @@ def _explain_choice(view: PageView) -> str:
 
 
 def _draw_pairs(view: PageView) -> SlotContent:
-    about, measure, verdict_frame = grid_of(view), measures.judged_by(view), _verdicts(view)
+    about, measure, verdict_frame = grid_of(view), measures.judged_by(view), _judge_cells(view).rows
     cell, base = _chosen(view)
     found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
     if found.is_empty():

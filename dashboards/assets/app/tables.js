@@ -56,6 +56,14 @@
     return draw("span", { className: "interval" }, drawn, value);
   };
 
+  // a mark per check, whose hidden column has the answer in a sentence
+  parts.AblateChecks = ({ data, value, checks }) => {
+    if (!value) return "–";
+    const draw = window.React.createElement;
+    return draw("span", { className: "checks" }, checks.map((name, at) =>
+      draw("abbr", { key: name, title: `${name}: ${data[name]}`, "data-mark": value[at] }, value[at])));
+  };
+
   // '−23 %', '× 4.2' and '< 0.001' by what they mean; an interval by its beginning, what is none last
   const size = (text) => {
     const [number] = String(text ?? "").replace(/\u2212/g, "-").match(/-?[\d.]+/) || [];
