@@ -39,13 +39,13 @@ def on_checks(
 
 @once
 def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
-    removals = Removals(by, read_changes(store, grid, by), read_operators(store, grid))
+    removals = KnockedOut(by, read_changes(store, grid, by), read_operators(store, grid))
     cells = runs(store, grid, by)["cell"].unique(maintain_order=True).to_list()
     pairs = match_cells(cells, baselines_of(store, grid, baseline))
     return {cell: removals.compare(cell, base) for cell, base in pairs.items()}
 
 
-class Removals(NamedTuple):
+class KnockedOut(NamedTuple):
     """The knock-outs of a grid's cells."""
 
     by: GridMeasure

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from ablate.store.analysis.knockout_rows import Change, Operators, differing
-from ablate.store.analysis.on_check import Removals
+from ablate.store.analysis.on_check import KnockedOut
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.statistics.check import Check
 
@@ -45,7 +45,7 @@ def compare(
         for cell, sets in (("cell", ours), ("base", theirs))
         if sets is not None
     }
-    return Removals(by, rows, dict(zip(("cell", "base"), operators, strict=True))).compare("cell", "base")
+    return KnockedOut(by, rows, dict(zip(("cell", "base"), operators, strict=True))).compare("cell", "base")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_was_not_measured_is_unknown_and_the_same_operator_is_no_question()
     assert compare({**USED, "margin": ON, "all": ON}, None).answer == "unknown"
     assert compare(USED).answer == "unknown"
     assert compare({}, {}, operators=(SOFTMAX, SOFTMAX)).answer == "-"
-    assert Removals(LOSS, {}, {}).compare("cell", "base").answer == "unknown"
+    assert KnockedOut(LOSS, {}, {}).compare("cell", "base").answer == "unknown"
     renamed = operator(name="another")
     assert compare({}, {}, operators=(renamed, SOFTMAX)).answer == "-"
     assert compare({**USED, "margin": ON, "all": ON}, by=LOSS._replace(rope=0.0)).answer == "unknown"
