@@ -61,15 +61,19 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
     return f"{first}. {join_words(rest)}." if rest else f"{first}."
 
 
-def name_best(about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str) -> str:
-    """Say the verdict and size of the variant of `find_lead`."""
+def name_best(
+    about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str, checks: Checks | None = None
+) -> str:
+    """Say the verdict and size of the variant of `find_lead`, and the doubt about it or how it exceeds its controls."""
     row = find_lead(found, measure)
     if row is None:
         return f"No difference from {baseline} is known yet."
     name, size = about.look.names[row["cell"]], size_of(row, measure)
     if row["verdict"] in CLAIMS:
         doubt = "" if row["doubt"] is None else f" No claim here passes every check; of this one, {row['doubt']}."
-        return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{doubt}"
+        controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
+        beyond = f" It is {controls[0]}." if controls else ""
+        return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
     for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
         if (equal := found.filter(verdict=word).height) == found.height:
             return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}."

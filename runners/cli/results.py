@@ -126,6 +126,8 @@ def table(
     """
     import polars as pl
 
+    from ablate.store.analysis.noise_caution import noise_caution
+
     judged_by.check()
     best_over = judged_by.best_over
     if why is not None:
@@ -153,6 +155,8 @@ def table(
                     _write_footer(store, name, judged, judged_by.words, shown)
                 continue
             warnings += notes
+            if flags.as_json:
+                warnings += noise_caution(store, name, measure=judged._asdict()).sentences
             frames.append(_add_two_parts(store, name, judged, named) if flags.as_json and not best_over else named)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
+_CHECK = "check."  # before the name of a check in a query
 _LEAST_PERCENT = 1e-6
 """Smaller changes are rounding."""
 _MOST_WHOLE = 1e9
@@ -66,7 +67,12 @@ def sort_cells(frame: "pl.DataFrame", sort: str, better: str) -> "pl.DataFrame":
 
 
 def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence[str]) -> "pl.DataFrame":
-    """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none."""
+    """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none.
+
+    Words such as check.on=no are about the checks of verdicts.
+    """
+    checks = [word for word in query if word.startswith(_CHECK)]
+    frame, query = _keep_checked(frame, checks), [word for word in query if word not in checks]
     if not query:
         return frame
     from ablate.store.database.queries import baseline_cells
@@ -77,6 +83,26 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
             raise NotFoundError(f"{' '.join(query)!r} fits baselines alone, which are not compared; name other cells")
         raise NotFoundError(f"{' '.join(query)!r} fits no cell that is compared with the baseline")
     return kept
+
+
+def _keep_checked(frame: "pl.DataFrame", words: Sequence[str]) -> "pl.DataFrame":
+    from ablate.store.analysis.query import split_condition
+    from ablate.store.statistics.check import ANSWERS, CHECK_NAMES
+
+    for word in words:
+        name, sign, answer = split_condition(word) or (word, "", "")
+        check = name.removeprefix(_CHECK)
+        if check not in CHECK_NAMES:
+            known = ", ".join(CHECK_NAMES)
+            raise NotFoundError(f"there is no check {check!r}; there are {known}{suggest_name(check, [*CHECK_NAMES])}")
+        if sign not in ("=", "!=") or answer not in ANSWERS:
+            raise SpecError(f"{word!r} is no answer of a check; write {_CHECK}{check}= and one of {', '.join(ANSWERS)}")
+        if check not in frame.columns:
+            raise SpecError(f"{word!r} is about verdicts with their checks, which this table does not have")
+        frame = frame.filter((frame[check] == answer) == (sign == "="))
+    if words and frame.is_empty():
+        raise NotFoundError(f"no verdict has {' '.join(words)}")
+    return frame
 
 
 def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple, get_args
 CheckName = Literal["on", "tuned", "finished", "noise", "control"]
 Answer = Literal["yes", "no", "unknown", "-"]
 
+ANSWERS: Final[tuple[Answer, ...]] = get_args(Answer)
 CHECK_NAMES: Final[tuple[CheckName, ...]] = get_args(CheckName)
 
 

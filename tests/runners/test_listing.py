@@ -335,3 +335,19 @@ def test_a_misspelt_campaign_is_answered_with_the_one_beside_it(campaign: Path, 
     said = ablate("table", "--campaign", campaign.with_name("campaing"), code=3).err
     assert "which does not exist" in said
     assert f"did you mean {str(campaign)!r}?" in said
+
+
+def test_verdicts_are_chosen_by_the_answers_of_their_checks(campaign: Path, ablate: Callable) -> None:
+    every = json.loads(ablate("table", "--json", "--campaign", campaign).out)["data"]
+    for word in ("check.tuned=unknown", "check.noise!=yes", "check.control=-"):
+        name, answer = re.split("!?=", word.removeprefix("check."))
+        expected = [row["cell"] for row in every if (row[name] == answer) == ("!" not in word)]
+        rows = json.loads(
+            ablate("table", word, "--json", "--campaign", campaign, code=0 if expected else 3).out or "{}"
+        )
+        assert [row["cell"] for row in rows.get("data", ())] == expected
+    both = ablate("table", "operator=SSA", "check.tuned=unknown", "--json", "--campaign", campaign).out
+    assert {row["operator"] for row in json.loads(both)["data"]} == {"SSA"}
+    assert "tuned" in ablate("table", "check.tune=no", "--campaign", campaign, code=3).err
+    assert "unknown" in ablate("table", "check.on=maybe", "--campaign", campaign, code=2).err
+    assert "check.on<2" in ablate("table", "check.on<2", "--campaign", campaign, code=2).err

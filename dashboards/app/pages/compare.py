@@ -63,6 +63,11 @@ def _judge_cells(view: PageView) -> JudgedGrid:
     return found._replace(rows=in_order(found.rows, [cell.cell for cell in about.cells]))
 
 
+def checks_of(view: PageView) -> captions.Checks:
+    """Return the checks of the cells of a view."""
+    return _judge_cells(view).checks
+
+
 def _baseline(view: PageView, cell: str | None = None) -> str:
     """Return the baseline of `cell`; without a cell, the first one."""
     about = grid_of(view)
@@ -123,7 +128,7 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     if by_seeds:
         known = pl.col("verdict").is_in([*captions.CLAIMS, "equivalent"])
         ordered = ordered.sort(~known, seeds, nulls_last=True, maintain_order=True)
-    rows = captions.verdict_words(about, measure, ordered, _judge_cells(view).checks).with_columns(
+    rows = captions.verdict_words(about, measure, ordered, checks_of(view)).with_columns(
         ordered.select(seeds.alias("seeds to decide")).to_series(),
         *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change")),
     )

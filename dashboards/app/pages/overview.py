@@ -9,7 +9,7 @@ import polars as pl
 
 from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
-from ablate.dashboards.app.pages.compare import CompareAddress, differences_of, judge_view, list_verdicts
+from ablate.dashboards.app.pages.compare import CompareAddress, checks_of, differences_of, judge_view, list_verdicts
 from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
 from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
 from ablate.dashboards.data.captions import (
@@ -60,7 +60,7 @@ def _lead(view: PageView) -> SlotContent:
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
     _, measure, found = result
-    best = name_best(about, measure, found, str(about.baseline_label))
+    best = name_best(about, measure, found, str(about.baseline_label), checks_of(_as_compare(view)))
     axes, leads = _axes(view)
     shown = show_effects(_as_factors(view)) if leads else differences_of(_as_compare(view))
     if leads:  # a difference that is not shown to be one is noise
