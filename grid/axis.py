@@ -31,6 +31,8 @@ class Axis:
     when: Predicate | None = None
     named: bool = False
     """True if the user gave the labels."""
+    tune: bool = False
+    """True for a nuisance axis: cells are compared at their own best level."""
 
     @property
     def axes(self) -> tuple["Axis", ...]:
@@ -71,14 +73,17 @@ def over(
     name: str | None = None,
     labels: Sequence[str] | None = None,
     when: Predicate | None = None,
+    tune: bool = False,
 ) -> Axis:
     """Vary the field at the dotted `path` over `values`.
 
     `name` is a column in SQL (default: the shortest unambiguous end of the path). `labels` name the values in tables,
     charts and SQL (default: a spec's own label, else the value as text). If `when(trial)` is False, the axis does not
-    apply and is null. Raises `SpecError`.
+    apply and is null. With `tune`, cells are compared at their own best value. Raises `SpecError`.
     """
     steps(path)
+    if not isinstance(tune, bool):
+        raise SpecError(f"axis {path!r} is tuned or not; got tune={tune!r}, write tune=True")
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise SpecError(f"axis {path!r} takes a list of values; got {values!r}, write [{values!r}]")
     if path.endswith(".kind"):
@@ -101,7 +106,7 @@ def over(
         raise SpecError(f"axis {path!r} has several values called {twice[0]!r}; tell them apart with labels=[...]")
     if name is not None:
         require_name(name)
-    return Axis(path, taken, texts, name, when, named=labels is not None)
+    return Axis(path, taken, texts, name, when, named=labels is not None, tune=tune)
 
 
 def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
@@ -110,6 +115,11 @@ def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
     if len(set(lengths)) > 1:
         told = ", ".join(f"{_paths(d)} has {n}" for d, n in zip(dimensions, lengths, strict=True))
         raise SpecError(f"zipped axes have equally many values; {told}")
+    if len({axis.tune for axis in _axes(dimensions)}) > 1:
+        raise SpecError(
+            f"zipped axes are tuned together or not at all; {' + '.join(map(_paths, dimensions))} has both: give all "
+            "of them tune=True, or none"
+        )
     together = zip(*(dimension.choices for dimension in dimensions), strict=True)
     return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in together), when)
 

@@ -33,6 +33,13 @@ class Columns:
                 uses.append((number, axis))
         self.names = tuple(axis_names(list(groups)))
         self._paths = tuple(path for path, _ in groups)
+        tune = [{axis.tune for _, axis in uses} for uses in groups.values()]
+        if mixed := [name for name, kinds in zip(self.names, tune, strict=True) if len(kinds) > 1]:
+            raise SpecError(
+                f"an axis is tuned in all grids of a union or in none; {mixed[0]!r} is in some: add tune=True"
+            )
+        self.tuned = tuple(name for name, kinds in zip(self.names, tune, strict=True) if True in kinds)
+        """Names of the nuisance axes."""
         self._labels = [
             list(dict.fromkeys(label for _, axis in uses for label in axis.labels)) for uses in groups.values()
         ]
@@ -83,7 +90,10 @@ class Columns:
     def header(self) -> list[dict[str, Any]]:
         """Return the `axes` of a grid's header."""
         zipped = zip(self._paths, self.names, self._labels, strict=True)
-        return [{"path": path, "name": name, "labels": labels} for path, name, labels in zipped]
+        return [
+            {"path": path, "name": name, "labels": labels, **({"tune": True} if name in self.tuned else {})}
+            for path, name, labels in zipped
+        ]
 
 
 def _echoes(part: Part) -> Iterator[Axis]:

@@ -48,6 +48,8 @@ class Planned(NamedTuple):
     """Value of the cell on each axis; None if the axis does not apply."""
     control: str | None = None
     """The kind of explanation of a control; None for other cells."""
+    tune: tuple[str, ...] = ()
+    """Names of the nuisance axes that apply to the cell: it is compared at its own best level of these."""
 
 
 class GridCount(NamedTuple):
@@ -70,7 +72,9 @@ class _Agreement(NamedTuple):
     label: str
     cell: str
     others: tuple[Scalar, ...]
-    """Its levels on the other axes; None if an axis does not apply."""
+    """Its levels on the other axes that are not tuned; None if an axis does not apply."""
+    tuned: tuple[Scalar, ...]
+    """Its levels on the nuisance axes."""
 
     def fits(self, baseline: "_Agreement") -> bool:
         """Return True if both have the same level on every axis that applies to both."""
@@ -133,12 +137,7 @@ class Grid:
             raise SpecError(f"the variance of a grid is own or shared; {self.name!r} has {self.variance!r}{hint}")
         for part in self.parts:
             part.check()
-        names = self.columns.names
-        for name in self.baseline or ():
-            if name not in names:
-                known = ", ".join(names) or "none"
-                rule = "a baseline names axes of its grid"
-                raise SpecError(f"{rule}; {self.name!r} has no axis {name!r}, it has {known}")
+        self._check_axes()
 
     def cells(self) -> Iterator[Planned]:
         """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
@@ -241,6 +240,23 @@ class Grid:
                 raise SpecError(f"a grid has no field {name!r}; it has {', '.join(known)}{suggest_name(name, known)}")
         return replace(self, **fields)
 
+    def _check_axes(self) -> None:
+        """Raise `SpecError` unless the baseline names axes that are compared, and one of the axes is."""
+        names = self.columns.names
+        for name in self.baseline or ():
+            if name not in names:
+                known = ", ".join(names) or "none"
+                rule = "a baseline names axes of its grid"
+                raise SpecError(f"{rule}; {self.name!r} has no axis {name!r}, it has {known}")
+            if name in self.columns.tuned:
+                rule = "a nuisance axis is not compared"
+                raise SpecError(f"{rule}; the baseline of {self.name!r} names {name!r}: leave it, or tune=True, out")
+        if names and names == self.columns.tuned:
+            rule = "a grid with a nuisance axis has another axis, which is compared"
+            raise SpecError(
+                f"{rule}; {self.name!r} tunes {', '.join(names)} alone: leave tune=True out, or add an axis"
+            )
+
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The products of the grid: one, or several for a union."""
@@ -265,10 +281,22 @@ class Grid:
                 part, picks = cell.place.part, cell.picks
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
                 row = self.columns.row(part, picks)
-                others = tuple(row[name] for name in self._matched)
-                agreed.append(_Agreement(count, cell.label, cell.key, others))
+                others, tuned = (tuple(row[name] for name in names) for names in (self._matched, self.columns.tuned))
+                agreed.append(_Agreement(count, cell.label, cell.key, others, tuned))
         baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
         return GridCount(sorted(cells), pruned, baseline, baselines, header_rows(rows))
+
+    @cached_property
+    def comparisons(self) -> int:
+        """Number of comparisons with a baseline; cells that differ on nuisance axes alone are one. It is the family."""
+        counts, columns = self.enumeration, self.columns
+        compared = [name for name in columns.names if name not in columns.tuned]
+        settings = {}
+        for key, place in counts.cells:
+            row = columns.row(place.part, self.parts[place.part].picks(place.address))
+            settings[key.hex()] = tuple(row[name] for name in compared)
+        bases = {*counts.baselines.values()} or {str(counts.baseline)} & settings.keys()
+        return len({*settings.values()} - {settings[base] for base in bases})
 
     @property
     def controlled(self) -> Controls:
@@ -299,7 +327,7 @@ class Grid:
     @property
     def _matched(self) -> list[str]:
         """Axes on which a cell agrees with its baseline if there are several."""
-        return [name for name in self.columns.names if name not in (self.baseline or {})]
+        return [name for name in self.columns.names if name not in (*(self.baseline or ()), *self.columns.tuned)]
 
     def _find_baselines(self, agreed: list[_Agreement]) -> tuple[str, dict[str, str]]:
         """Return the first cell that has every wanted level, and the baseline of each cell if there are several."""
@@ -318,12 +346,13 @@ class Grid:
             raise SpecError(f"{rule}; no cell has {told}, near: {nearby}{near}")
         if len(nearest) == 1:
             return nearest[0].cell, {}
-        exact = {one.others: one.cell for one in nearest}
+        exact = {(one.others, one.tuned): one.cell for one in nearest}
         matched = {}
         for one in agreed:
             if one.agrees < best:
-                own = exact.get(one.others)
-                fitting = [own] if own else [each.cell for each in nearest if one.fits(each)]
+                own = exact.get((one.others, one.tuned))
+                fits = {each.others: each.cell for each in nearest if one.fits(each)}  # at any level of nuisance axes
+                fitting = [own] if own else [*fits.values()]
                 if len(fitting) != 1:
                     raise SpecError(
                         f"the baseline of a cell has its levels on the other axes; in grid {self.name!r}, {told} "
@@ -340,7 +369,8 @@ class Grid:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         require_text(cell.label or named, f"grid {self.name!r}: the label of a cell", MOST_LABEL)
-        return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row)
+        tune = tuple(name for name in self.columns.tuned if row[name] is not None)
+        return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row, tune=tune)
 
     def _plan_control(self, key: str, seed: int) -> Planned:
         """Plan a control with its baseline's levels, null on the axes that make the baseline one."""

@@ -56,7 +56,7 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
     with Store.open(root) as store:
         assert rules == measure_of(store, "quickstart", None)
         expected = verdicts(store, "quickstart")
-        found = judge_runs(result.runs(rules), result.baselines, rules)
+        found = judge_runs(result.compared_runs(rules), rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
     assert result.cost["trials"] == (result.rows.unique("trial")["state"] == "done").sum() > 0
 

@@ -12,6 +12,7 @@ from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles
 from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
 from ablate.store.state import State
 
@@ -64,8 +65,10 @@ class GridContext(NamedTuple):
     @property
     def baseline_name(self) -> str | None:
         """How sentences call the baseline."""
+        best = f" at its best {', '.join(tuned)}" if (tuned := nuisance_axes(self.header)) else ""
         if self.header.get("baselines"):
-            return f"the baseline of the same {', '.join(self.header['matched'])}"
+            same = f" of the same {', '.join(self.header['matched'])}" if self.header["matched"] else ""
+            return f"the baseline{same}{best}"
         found = None if self.baseline is None else self.look.names.get(self.baseline)
         return "the baseline" if found and found.count(BETWEEN) > 1 else found
 

@@ -22,14 +22,14 @@ GAIN: Final = (DIVERGING[0], "solid")  # colour and dash of the lines of seeds o
 LOSS: Final = (DIVERGING[-1], "dot")  # the same where it is worse
 
 
-def pair_runs(store: Store, grid: str, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
-    """The finished runs of two cells by seed.
+def pair_runs(values: pl.DataFrame, measure: GridMeasure, cell: str, baseline: str) -> pl.DataFrame:
+    """The finished runs of two cells by seed, of the runs `values` that are compared.
 
     Returns:
         seed, value, baseline_value (null where that run has none), difference in units of the scale (log ratios, of
         odds, or plain; null unless both are there and the scale takes them).
     """
-    found = runs(store, grid, measure).filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
+    found = values.filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
     ours, theirs = (found.filter(pl.col("cell") == each).select("seed", "value") for each in (cell, baseline))
     both = ours.join(theirs.rename({"value": "baseline_value"}), on="seed", how="full", coalesce=True).sort("seed")
     one, other = (

@@ -15,7 +15,7 @@ from ablate.dashboards.data.captions import (
     verdict_words,
 )
 from ablate.dashboards.data.formatting import MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
-from ablate.dashboards.data.grid_context import GridContext, averages
+from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import average_words, rope_words
 from ablate.dashboards.data.user_errors import sentence
 from ablate.dashboards.figures.forest import draw_rates, rates
@@ -35,7 +35,8 @@ from ablate.store import Store
 from ablate.store.analysis.headline import LEGEND, MARKS, count_headlines
 from ablate.store.analysis.judge import JudgedGrid
 from ablate.store.analysis.noise_caution import noise_caution
-from ablate.store.analysis.verdicts import GridMeasure
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
+from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compared_runs
 from ablate.store.database.queries import baseline_cells
 from ablate.store.statistics.check import CHECK_NAMES
 
@@ -57,7 +58,7 @@ def overview(about: GridContext, progress: pl.DataFrame) -> str:
     if not_finite and about.measure is not None:
         words.append(f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number.")
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
-    bases = baseline_cells(header)
+    bases = () if nuisance_axes(header) else baseline_cells(header)  # the table names the level of a tuned one
     labels = [cell.label for cell in about.cells if cell.cell in bases]
     are = "The baseline is" if len(labels) == 1 else "Baselines are"
     words += [f"{are} {'; '.join(labels)}."] if labels and about.baseline_name != labels[0] else []
@@ -171,15 +172,12 @@ def _value(value: float | None, measure: GridMeasure) -> str:
 
 
 def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
-    found = {
-        cell: rest for cell, *rest in averages(about.store, about.grid, measure).select("cell", "value", "n").rows()
-    }
-    rows, bases = [], baseline_cells(about.header)
+    found = {row["cell"]: row for row in baseline_rows(compared_runs(about.store, about.grid, measure), measure)}
+    rows = []
     for cell in about.cells:
-        if cell.cell in bases:
-            value, runs = found.get(cell.cell, (None, 0))
-            pairs = f"{runs} of {len(about.header['seeds'])}"
-            texts = ["baseline", "", text(_value(value, measure)), "", "", "", pairs, ""]
+        if base := found.get(cell.cell):
+            pairs = f"{base['runs']} of {base['planned']}"
+            texts = ["baseline", "", text(_value(base["value"], measure)), "", "", "", pairs, ""]
             rows.append([HtmlEntry(cell_name(cell.cell, cell.label, about.look)), *map(HtmlEntry, texts)])
     return rows
 
@@ -204,7 +202,9 @@ def definition(about: GridContext) -> str:
         rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
         rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
         rows.append(("False claims", f"at most {measure.alpha * 100:g} % of tables have one, from 5 pairs on"))
-    rows += [(f"Axis {axis['name']}", f"{axis['path']}: {join_words(axis['labels'])}") for axis in header["axes"]]
+    for axis in header["axes"]:
+        tuned = ", tuned" if axis.get("tune") else ""
+        rows.append((f"Axis {axis['name']}{tuned}", f"{axis['path']}: {join_words(axis['labels'])}"))
     rows += [("Left out", f"{rule['count']}: {rule['reason']}") for rule in header.get("rules") or []]
     base = json.dumps(header["base"], indent=2, ensure_ascii=False)
     spec = details("The base trial as JSON", tag("pre", text(base)))

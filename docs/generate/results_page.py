@@ -130,14 +130,14 @@ def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
 
 
 def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
-    found = judge_runs(result.runs(measure), result.baselines, measure)
+    found = judge_runs(result.compared_runs(measure), measure)
     return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     against = _name_baseline(result, found)
-    bases = baseline_rows(result.runs(measure), result.baselines, measure)
+    bases = baseline_rows(result.compared_runs(measure), measure)
     rows = [(row["label"], str(row["runs"]), _number(row["value"]), "", "", "", "baseline") for row in bases]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"

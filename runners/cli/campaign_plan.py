@@ -162,7 +162,8 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
     if "overrides" in header:
         yield f"  overrides: {' '.join(header['overrides'])}"
     for axis in header["axes"]:
-        yield f"  axis {axis['name']}: {_list_labels(axis['labels'])}"
+        tuned = ", tuned: each setting of the other axes is compared at its best level" if axis.get("tune") else ""
+        yield f"  axis {axis['name']}: {_list_labels(axis['labels'])}{tuned}"
     for rule in header["rules"]:
         yield f"  left out {format_count(rule['count'], 'cell')}: {rule['reason']}"
     yield from _cell_lines([each for each in plan.cells if each.grid == name], most)

@@ -309,12 +309,12 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
 
 
 def _encode_verdicts(store: "Store", grid: str, kind: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
-    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, measure_of, runs
+    from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of
     from ablate.store.export import latex, markdown
     from ablate.store.export.formats import escape_number
 
     measure = measure_of(store, grid, None)
-    bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+    bases = baseline_rows(compared_runs(store, grid, measure), measure)
     headings, rows, caption = format_page(store, store.grid(grid), found, shown, bases)
     escape = latex.escape if kind == "tex" else markdown.escape
     cells = [[escape(row[0]), *(escape_number(cell, kind) for cell in row[1:-1]), escape(row[-1])] for row in rows]

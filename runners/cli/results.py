@@ -94,8 +94,8 @@ class Judged(MeasureFlags):
     Parameters
     ----------
     best_over
-        An axis such as the learning rate, or several: every setting of the others is represented by its best cell,
-        chosen on half of the seeds and compared on the other half.
+        An axis such as the learning rate, or several, besides those with tune=True: every setting of the others is
+        represented on each seed by the cell that is best on the other seeds.
     """
 
     best_over: Annotated[Sequence[str], Parameter(negative="")] = ()
@@ -215,12 +215,11 @@ def _compare_cells(
 ) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
     """Return the verdicts of a grid and the rows of its baselines."""
     from ablate.store.analysis.judge import judge
-    from ablate.store.analysis.tuned_verdicts import tuned_table
-    from ablate.store.analysis.verdicts import baseline_rows, baselines_of, runs
+    from ablate.store.analysis.verdicts import baseline_rows, compared_runs, verdicts
 
+    bases = baseline_rows(compared_runs(store, grid, measure, over=best_over), measure)
     if best_over:
-        return tuned_table(store, grid, best_over)
-    bases = baseline_rows(runs(store, grid, measure), baselines_of(store, grid, None), measure)
+        return verdicts(store, grid, measure=measure._asdict(), over=best_over), bases
     return judge(store, grid, measure=measure._asdict()).rows, bases
 
 
@@ -238,12 +237,15 @@ def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.analysis.explain_verdict import why, why_text
     from ablate.store.analysis.judge import judge
+    from ablate.store.analysis.verdicts import compared_runs
     from ablate.store.files.plans import control_cells
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
-        cells, measure = _find_cells(store, grid, words), judged_by.find(store, grid)._asdict()
+        judged = judged_by.find(store, grid)
+        measure, stands_for = judged._asdict(), compared_runs(store, grid, judged).stands_for
+        cells = [*dict.fromkeys(stands_for.get(cell, cell) for cell in _find_cells(store, grid, words))]
         several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)

@@ -242,7 +242,7 @@ def write_verdicts(
     n, named = len(columns), [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
     write_table(headings, named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
-    if shown.height and sum(len(axis["labels"]) > 1 for axis in header["axes"]) > 1:
+    if shown.height and sum(len(axis["labels"]) > 1 and not axis.get("tune") for axis in header["axes"]) > 1:
         matched = ", ".join(_find_matched(header, best_over))
         more = f", and compares levels of {matched}, which this table does not" if matched else ""
         write_prose(f"ablate effects averages each component over the other axes{more}")

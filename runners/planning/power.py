@@ -17,7 +17,6 @@ from ablate.grid.durations import format_hours
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.output import format_count, name_measure
 from ablate.store.files.layout import Layout
-from ablate.store.files.plans import control_cells
 from ablate.store.statistics.noise import UNSEEN, unseen_share
 from ablate.store.statistics.power import detectable, power, seeds_needed
 from ablate.store.statistics.scales import ROUNDING, Scale, forward, margin
@@ -201,15 +200,14 @@ def resolutions(layout: Layout, grids: Sequence[Grid], other: Layout | None = No
     """
     headers = [grid.header() for grid in grids]
     return tuple(
-        _resolution(header, noise_of(layout, header, other))
-        for header in headers
-        if header["measure"] is not None and header["baseline"] is not None and header["cells"] > 1
+        _resolution(header, grid.comparisons, noise_of(layout, header, other))
+        for grid, header in zip(grids, headers, strict=True)
+        if header["measure"] is not None and header["baseline"] is not None and grid.comparisons
     )
 
 
-def _resolution(header: dict[str, Any], noise: Noise) -> Resolution:
+def _resolution(header: dict[str, Any], comparisons: int, noise: Noise) -> Resolution:
     measure, seeds = header["measure"], len(header["seeds"])
-    comparisons = len(header.get("baselines") or ()) or int(header["cells"]) - len(control_cells(header)) - 1
     level = measure["alpha"] / comparisons
     rope = margin(measure["rope"], measure["scale"])
     sd, size = np.full(1, noise.sd or math.nan), np.full(1, rope)

@@ -7,8 +7,10 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.grid.names import label_of
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import baseline_of, baselines_of, measure_of, runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
+from ablate.store.statistics.design import CROSS
 from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
@@ -29,15 +31,15 @@ def effects(
 
     The first row, of order 0, compares all variants together with their baselines. The columns are explained in
     docs/factorial.md. Zipped axes are one factor, named after all of them, with levels such as "0.1 / 32", since their
-    effects cannot be separated. An axis without a level in the baseline is compared with its first level. `only` has
-    the cell and the seed of the runs to compare; the baselines of these cells need not be among them. Raises as
-    `verdicts` does, and SpecError for a value that does not fit the scale.
+    effects cannot be separated. An axis without a level in the baseline is compared with its first level. There are
+    no effects of nuisance axes. `only` has the cell and the seed of the runs to compare; the baselines of these cells
+    need not be among them. Raises as `verdicts` does, and SpecError for a value that does not fit the scale.
     """
-    by = measure_of(store, grid, measure)
+    by, header = measure_of(store, grid, measure), store.grid(grid)
     every = runs(store, grid, by)
     values, factors, notes = _factors(store, grid, _keep(every, only))
     rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha")}
-    baseline = baselines_of(store, grid, None) if store.grid(grid)["baseline"] else None
+    baseline = baselines_of(store, grid, None) if header["baseline"] else None
     of_base = values.filter(cell=baseline_of(store, grid, None) if baseline else "")
     planned = {}
     for factor, levels in factors.items():
@@ -49,10 +51,14 @@ def effects(
         together = variants_together(_keep(every, only, bases), baseline, **rule)
         said = [*dict.fromkeys([*together.notes, *result.notes])]
         result = SeedContrasts(pl.concat([together.effects, result.effects]), result.seeds or together.seeds, said)
-    return result._replace(
-        effects=result.effects.with_columns(_strip_marks(pl.col("factor", "note"))),
-        notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes],
-    )
+    found, tuned = result.effects.with_columns(_strip_marks(pl.col("factor", "note"))), set(nuisance_axes(header))
+    if tuned:
+        compared = [tuned.isdisjoint(each.replace(TOGETHER, CROSS).split(CROSS)) for each in found["factor"]]
+        found = found.filter(compared)
+        notes.append(
+            f"{', '.join(sorted(tuned))} tuned, not compared: effects average over its levels, the table does not"
+        )
+    return result._replace(effects=found, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
 
 
 def analysis(

@@ -9,7 +9,7 @@ import polars as pl
 from ablate.grid.errors import SpecError
 from ablate.store.analysis.control_tests import control_tests
 from ablate.store.analysis.judge import judge
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs, measure_of
 from ablate.store.database import queries
 from ablate.store.files.plans import control_cells
 from ablate.store.statistics import basis, item_bars
@@ -20,22 +20,22 @@ from ablate.store.store import Store
 def why(
     store: Store, grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Explain the verdict of `cell` (a key or a label).
+    """Explain the verdict of `cell` (a key or a label), of a nuisance axis at any level.
 
     The columns of `judge` and `basis`, `better` of the measure, `checks` as dicts, and `controls`: its row of
     `beyond_controls`. `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as
     `verdicts` does, and SpecError for a baseline or a control.
     """
     grid_measure = measure_of(store, grid, measure)
-    base, key = baselines_of(store, grid, baseline), baseline_of(store, grid, cell)
+    compared, key = compared_runs(store, grid, grid_measure, baseline=baseline), baseline_of(store, grid, cell)
+    key, base = compared.stands_for.get(key, key), compared.baseline
     theirs = base if isinstance(base, str) else base.get(key, key)
     control = key in control_cells(store.grid(grid))
     if key == theirs or control:
         label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
         what = "control" if control else "baseline"
         raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
-    values = runs(store, grid, grid_measure)
-    based_on = basis(values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
+    based_on = basis(compared.values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     judged = judge(store, grid, baseline=baseline, measure=measure)
     row = judged.rows.filter(cell=key).join(based_on, on="cell").row(0, named=True)
     tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()

@@ -11,6 +11,7 @@ import duckdb
 import polars as pl
 
 from ablate.grid.errors import NotFoundError
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, tune
 from ablate.store.analysis.verdicts import GridMeasure, without_controls
 from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
@@ -48,6 +49,11 @@ class GridResult(NamedTuple):
         """The baseline cell, or that of each cell."""
         several: dict[str, str] = self.header.get("baselines") or {}
         return several or str(self.header["baseline"])
+
+    def compared_runs(self, measure: GridMeasure) -> ComparedRuns:
+        """Return the runs that verdicts compare."""
+        values = self.runs(measure)
+        return tune(values, self.header, self.baselines, scale=measure.scale, better=measure.better)
 
 
 def read(folder: Path, grid: str) -> GridResult:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ablate.store.analysis.once import once
-from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs, verdicts
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, verdicts
 from ablate.store.statistics.noise import UNSEEN, NoiseShape, detect, unseen_share
 from ablate.store.store import Store
 
@@ -30,7 +30,8 @@ def noise_caution(
 
 @once
 def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> NoiseCaution:
-    shape = detect(runs(store, grid, by), baseline=baselines_of(store, grid, baseline), scale=by.scale)
+    compared = compared_runs(store, grid, by, baseline=baseline)
+    shape = detect(compared.values, baseline=compared.baseline, scale=by.scale)
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
     claims = [row for row in judged.iter_rows(named=True) if row["verdict"] not in ("undecided", "no verdict")]
     fewest = min((min(row["runs"], row["baseline_runs"]) for row in claims), default=0)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from ablate.store.analysis.verdicts import baselines_of, measure_of, runs
+from ablate.store.analysis.verdicts import compared_runs, measure_of
 from ablate.store.statistics import MIN_PAIRS, Scale, detectable
 from ablate.store.statistics.arms import arms, match_arms, pair
 from ablate.store.statistics.paired_differences import or_null
@@ -34,7 +34,8 @@ class NoiseFloor(NamedTuple):
 def noise_floor(store: Store, grid: str) -> NoiseFloor:
     """By numbers of paired seeds the difference that they find in four of five repetitions. Raises as `verdicts`."""
     by = measure_of(store, grid, None)
-    matched = match_arms(arms(runs(store, grid, by)), baselines_of(store, grid, None))
+    compared = compared_runs(store, grid, by)
+    matched = match_arms(arms(compared.values), compared.baseline)
     pairings = [pair(arm, base, by.scale) for arm, base in matched]
     known, unknown = [], Counter[str]()
     for each in pairings:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -11,6 +11,7 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, tune
 from ablate.store.database import queries
 from ablate.store.files.code_versions import versions_used
 from ablate.store.files.plans import control_cells
@@ -36,31 +37,54 @@ class GridMeasure(NamedTuple):
 
 
 def verdicts(
-    store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+    store: Store,
+    grid: str,
+    *,
+    baseline: str | None = None,
+    measure: Mapping[str, Any] | None = None,
+    over: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """One row per cell that is no baseline: the columns of `compare`, then how many runs are in each state.
+    """One row per cell that is no baseline: the columns of `compare`, then how many compared runs are in each state.
 
     `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
+    Cells that differ on nuisance axes alone, or on axes in `over`, are one row, with the columns of `add_choices`.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    return _judge_grid(store, grid, measure_of(store, grid, measure), baselines_of(store, grid, baseline))
+    return _judge_grid(store, grid, measure_of(store, grid, measure), baseline, tuple(over))
 
 
 @once
-def _judge_grid(store: Store, grid: str, measure: GridMeasure, baseline: Baseline) -> pl.DataFrame:
-    values = runs(store, grid, measure)
-    judged = judge_runs(values, baseline, measure)
-    counts = [(values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
-    progress = values.select("cell", *counts).group_by("cell").sum()
+def _judge_grid(
+    store: Store, grid: str, measure: GridMeasure, baseline: str | None, over: tuple[str, ...]
+) -> pl.DataFrame:
+    compared = compared_runs(store, grid, measure, baseline=baseline, over=over)
+    judged = judge_runs(compared, measure)
+    counts = [(compared.values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
+    progress = compared.values.select("cell", *counts).group_by("cell").sum()
     judged = judged.join(progress, on="cell", how="left", maintain_order="left")
     return queries.in_plan_order(store.sql, store.grid(grid), judged)
 
 
-def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure) -> list[dict[str, Any]]:
+def compared_runs(
+    store: Store, grid: str, measure: GridMeasure, *, baseline: str | None = None, over: Sequence[str] = ()
+) -> ComparedRuns:
+    """The runs that verdicts compare; of a grid with nuisance axes, or with `over`, as `tune` chooses them."""
+    return _compared_runs(store, grid, measure, baseline, tuple(over))
+
+
+@once
+def _compared_runs(
+    store: Store, grid: str, measure: GridMeasure, baseline: str | None, over: tuple[str, ...]
+) -> ComparedRuns:
+    bases, scale, better = baselines_of(store, grid, baseline), measure.scale, measure.better
+    return tune(runs(store, grid, measure), store.grid(grid), bases, scale=scale, better=better, over=over)
+
+
+def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str, Any]]:
     """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline."""
-    rows = []
-    for cell, arm in arms(values).items():
+    rows, baseline = [], compared.baseline
+    for cell, arm in arms(compared.values).items():
         if cell == baseline if isinstance(baseline, str) else cell not in baseline:
             own = arm.values(arm.measured)
             known = own.size and fits(own, measure.scale)
@@ -69,10 +93,11 @@ def baseline_rows(values: pl.DataFrame, baseline: Baseline, measure: GridMeasure
     return rows
 
 
-def judge_runs(values: pl.DataFrame, baseline: Baseline, by: GridMeasure) -> pl.DataFrame:
-    """Compare by a grid's measure."""
-    rule = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha", "variance")}
-    return compare(values, baseline=baseline, **rule)
+def judge_runs(compared: ComparedRuns, by: GridMeasure) -> pl.DataFrame:
+    """Compare by a grid's measure; with the columns of `add_choices` if levels were chosen."""
+    rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha", "variance")}
+    judged = compare(compared.values, baseline=compared.baseline, **rule)
+    return add_choices(judged, compared.choices) if compared.choices else judged
 
 
 def failure_rates(store: Store, grid: str) -> pl.DataFrame:

@@ -20,7 +20,6 @@ _OF_VIEW: Final = re.compile(r"^--   (\w+): ([^\n]*)$", re.MULTILINE)
 _EXAMPLES: Final = {
     "final": "select grid, label, value from final('mse') where point['sigma_f'] = 5 order by value",
     "paired": "select grid, label, avg(difference) as difference from paired('mse', 'softmax · 8') group by all",
-    "best_over": "select rest, level, mean, levels, remark from best_over('width', 'mse') where point['sigma_f'] = 5",
     "curve": "select grid, label, step, median(value) as loss from curve('loss') group by all order by all",
     "last_probe": "select grid, label, layer, head, avg(value) as v from last_probe('number.strength') group by all",
     "axis": "select name, type, labels from axis where grid = 'quickstart' order by position",

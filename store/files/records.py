@@ -36,6 +36,7 @@ Key = Annotated[str, Field(pattern="^[0-9a-f]{32}$"), SqlColumn("VARCHAR")]
 Int32 = Annotated[int, Field(gt=-(2**31), lt=2**31), SqlColumn("INTEGER")]
 Int64 = Annotated[int, Field(gt=-(2**63), lt=2**63), SqlColumn("BIGINT")]
 Float = Annotated[float, SqlColumn("DOUBLE")]
+Bool = Annotated[bool, SqlColumn("BOOLEAN")]
 Json = Annotated[dict[str, Any], SqlColumn("JSON", json_text)]
 Texts = Annotated[list[Any], SqlColumn("VARCHAR[]", _clean_texts)]
 ShardNames = Annotated[list[Annotated[str, Field(pattern=f"^(?:{SHARD_NAME})$")]], SqlColumn("VARCHAR[]")]
@@ -206,6 +207,7 @@ class PlannedAxis(Record):
     name: Annotated[Text, "the column in grid_<name>"]
     path: Annotated[Text, "dotted path of the field that varies"]
     labels: Annotated[Texts, "labels of its levels"]
+    tune: Annotated[Bool | None, "true for a nuisance axis: cells are compared at their own best level"] = None
 
 
 class RecordedRow(Record):

@@ -71,11 +71,11 @@ def test_the_tutorial_s_grid_and_its_change_are_grids(folder: Path, ablate: Call
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     first, change = re.findall(r"```(?:python|diff)\n(.*?)```", page, re.DOTALL)
     (folder / "first.py").write_text(first, encoding="utf-8")
-    assert "grid first: 2 cells, 8 trials\n" in ablate("plan", "first.py").out
+    assert "grid first: 6 cells, 24 trials\n" in ablate("plan", "first.py").out
     before, after = ("".join(re.findall(rf"^[{mark} ](.*\n)", change, re.MULTILINE)) for mark in "-+")
     assert before in first
     (folder / "first.py").write_text(first.replace(before, after), encoding="utf-8")
-    assert "grid first: 4 cells, 16 trials\n" in ablate("plan", "first.py").out
+    assert "grid first: 12 cells, 48 trials\n" in ablate("plan", "first.py").out
 
 
 if __name__ == "__main__":

@@ -292,7 +292,7 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
 
     found = resolution(tmp_path, judged_grid(2, 6, rope=0.1))
     known = _resolution(
-        judged_grid(2, 6, rope=0.1).header(), Noise(0.08, 20, 0.07, 5, "pairs", seed_s=7200.0, on_gpu=True)
+        judged_grid(2, 6, rope=0.1).header(), 1, Noise(0.08, 20, 0.07, 5, "pairs", seed_s=7200.0, on_gpu=True)
     )
     assert (found.power_at_rope, found.seeds_for_rope) == (None, None)
     assert known.rope == pytest.approx(math.log(1.1))

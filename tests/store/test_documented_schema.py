@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {21: "7918dff6d398832471531d2c5865efc1"}
+MADE = {22: "4a86ed1bfaa05e962c083e956ba24a29"}
 """Hash of the statements that make an empty database, by version."""
 
 

@@ -5,12 +5,11 @@ import re
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pytest
 from scipy import stats
-from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
+from synthetic import Campaign, plan_header, plan_lines, publish_grid, write_end, write_start
 
 from ablate.grid.errors import SpecError
 from ablate.store.files.layout import Layout
@@ -152,38 +151,6 @@ def test_pairs_are_those_of_the_baseline_unless_another_cell_is_named(shared: Ca
         assert (row["difference"], row["log_ratio"]) == pytest.approx((own - other, math.log(own / other)))
 
 
-@pytest.fixture
-def tuned(tmp_path: Path, opened: OpenStore) -> Store:
-    """A grid of two operators and three rates, of which one has an effect for each operator; for SSA it lost a seed."""
-    best = {"softmax": 0.1, "SSA": 0.3}
-    write_campaign(
-        tmp_path,
-        operators=("softmax", "SSA"),
-        factors={"rate": (0.01, 0.1, 0.3)},
-        seeds=range(3),
-        effect=lambda axes: -1.0 if axes["rate"] == best[axes["operator"]] else 0.0,
-        failed={("SSA · 0.3", 2): "diverged"},
-        steps=4,
-        sigma_f=(5,),
-        sigma_x=(1,),
-    )
-    return opened(tmp_path)
-
-
-@pytest.mark.parametrize("axis", ["rate", "operator.rate"])
-def test_the_best_level_of_an_axis_is_found_beside_each_of_the_others(tuned: Store, axis: str) -> None:
-    found = tuned.sql(f"FROM best_over('{axis}', 'mse') ORDER BY label").rows(named=True)
-    assert [(row["rest"], row["n"], row["levels"], row["least_n"]) for row in found] == [
-        ('{"operator":"SSA"}', 3, 3, 2),
-        ('{"operator":"softmax"}', 3, 3, 3),
-    ]
-    assert (found[0]["level"] != "0.3", found[1]["level"]) == (True, "0.1")
-    for row in found:
-        values = tuned.sql("SELECT value FROM final('mse') WHERE cell = $c", {"c": row["cell"]})["value"].to_list()
-        assert row["mean"] == pytest.approx(mean(values))
-        assert row["remark"] == "chosen on these seeds: the mean is too good"
-
-
 def test_an_evaluation_is_not_paired_with_a_metric_of_its_name(tmp_path: Path, opened: OpenStore) -> None:
     layout = Layout(tmp_path)
     lines = plan_lines(("softmax", "SSA"), [0], "g", {})
@@ -221,8 +188,6 @@ def test_each_trial_has_the_probes_of_its_own_last_step(tmp_path: Path, opened: 
     [
         ("final('msee')", "'msee'; there are ['grad_norm', 'learning_rate', 'loss', 'mse']; did you mean 'mse'?"),
         ("paired('mse', 'softmax 8')", "no cell has the label 'softmax 8'; there are ['SSA · 16', 'SSA · 8', 'softmax"),
-        ("best_over('widht', 'mse')", "'widht'; there are ['operator', 'operator.width', 'width']; did you mean"),
-        ("best_over('width', 'mse', prefer := 'low')", "not 'low'; there are ['higher', 'lower']"),
         ("curve('los')", "there are ['grad_norm', 'learning_rate', 'loss']; did you mean 'loss'?"),
     ],
 )

@@ -1,7 +1,7 @@
 """Page Compare: every variant against the baseline with its verdict and its cost; one variant seed by seed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -29,7 +29,8 @@ from ablate.store.analysis.explain_verdict import why, why_text
 from ablate.store.analysis.headline import LEGEND, count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.analysis.noise_caution import noise_caution
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of
+from ablate.store.analysis.tuned_verdicts import ComparedRuns
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs
 from ablate.store.statistics.check import CHECK_NAMES
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
@@ -68,13 +69,15 @@ def checks_of(view: PageView) -> captions.Checks:
     return _judge_cells(view).checks
 
 
-def _baseline(view: PageView, cell: str | None = None) -> str:
-    """Return the baseline of `cell`; without a cell, the first one."""
-    about = grid_of(view)
-    several: Mapping[str, str] = about.header.get("baselines") or {}
-    if several and cell is not None and view.address.baseline is None:
-        return several.get(cell, cell)
-    return baseline_of(view.store, about.grid, view.address.baseline)
+def _runs_of(view: PageView) -> ComparedRuns:
+    """Return the runs that the verdicts of a view compare."""
+    measure = measures.judged_by(view)
+    return compared_runs(view.store, grid_of(view).grid, measure, baseline=view.address.baseline)
+
+
+def _baseline(view: PageView) -> str:
+    """Return the baseline, the first of several."""
+    return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
 
 
 def _baseline_name(view: PageView) -> str:
@@ -93,7 +96,9 @@ def _chosen(view: PageView) -> tuple[str, str]:
         cell = str((captions.find_lead(found, measure) or found.row(0, named=True))["cell"])
     else:
         cell = baseline_of(view.store, about.grid, view.address.cell)
-    base = _baseline(view, cell)
+    compared = _runs_of(view)
+    cell, bases = compared.stands_for.get(cell, cell), compared.baseline
+    base = bases if isinstance(bases, str) else bases.get(cell, cell)
     if cell == base:
         raise Unknown(f"{about.look.names[cell]} is a baseline, which has no verdict; choose another cell")
     return cell, base
@@ -169,12 +174,13 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 
 
 def _list_cells(view: PageView) -> SlotContent:
-    """List the verdicts, and beside each the cost of the cell; baselines come last."""
-    shown = list_verdicts(view)
+    """List the verdicts, and beside each the cost of the cell; baselines come last. Others are not compared."""
+    shown, names = list_verdicts(view), grid_of(view).look.names
     found, problem = catch_user_error(lambda: standings_of(view))
     if found is None:
         return shown._replace(message=problem or "")
     rows, own, caption = found
+    rows = rows.filter(pl.col("variant").is_in([names[cell] for cell in _runs_of(view).values["cell"].unique()]))
     data = shown.data.join(rows, on="variant", how="full", coalesce=True, maintain_order="left_right")
     data = data.with_columns(pl.col("verdict").fill_null("baseline"))
     costs = columns(rows.drop("variant"), own)
@@ -208,7 +214,7 @@ def _explain_choice(view: PageView) -> str:
 def _draw_pairs(view: PageView) -> SlotContent:
     about, measure, verdict_frame = grid_of(view), measures.judged_by(view), _judge_cells(view).rows
     cell, base = _chosen(view)
-    found = seed_pairs.pair_runs(view.store, about.grid, measure, cell, base)
+    found = seed_pairs.pair_runs(_runs_of(view).values, measure, cell, base)
     if found.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = found.drop_nulls(["value", "baseline_value"]).height

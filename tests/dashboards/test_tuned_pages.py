@@ -1,0 +1,42 @@
+"""Pages and the report of a grid with a nuisance axis show the settings that its verdicts compare."""
+
+import re
+from pathlib import Path
+
+import pytest
+from known_campaign import seen
+from tuned_campaign import tuned
+
+from ablate.dashboards import write_report
+from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.store import Store
+from ablate.store.analysis.verdicts import compared_runs, measure_of
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["one baseline", "a baseline at each rate"])
+def root(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    return tuned(tmp_path_factory.mktemp("tuned") / "runs", matched=request.param).root
+
+
+def test_overview_and_compare_list_settings(root: Path) -> None:
+    chosen = ["SSA · 0.4", "Integral · 0.5"]
+    assert seen(root, OVERVIEW, "", ["verdicts"]).frame("verdicts")["variant"].to_list() == chosen
+    found = seen(root, COMPARE)
+    assert found.frame("differences")["variant"].to_list() == chosen
+    assert found.frame("verdicts")["variant"].to_list() == [*chosen, "softmax · 0.2"]
+    assert all(shown.figure or shown.data.height or shown.parts for shown in found.slots.values())
+
+
+@pytest.mark.parametrize("cell", ["", "?cell=SSA · 0.1", "?cell=SSA · 0.4"])
+def test_seed_by_seed_shows_the_runs_that_the_verdict_compares(root: Path, cell: str) -> None:
+    shown = seen(root, COMPARE, cell, ["paired", "why"])
+    with Store.open(root) as store:
+        values = compared_runs(store, "quickstart", measure_of(store, "quickstart", None)).values
+    for column, label in (("value", "SSA · 0.4"), ("baseline_value", "softmax · 0.2")):
+        assert shown.frame("paired")[column].to_list() == values.filter(label=label).sort("seed")["value"].to_list()
+
+
+def test_the_report_has_a_row_for_each_setting(root: Path) -> None:
+    html = write_report(root).read_text()
+    assert re.findall(r'<th scope="row"[^>]*data-value="([^"]*)"', html) == ["SSA · 0.4", "Integral · 0.5"]
