@@ -20,6 +20,7 @@ from ablate.store.analysis.knockout_rows import (
     read_operators,
 )
 from ablate.store.analysis.once import once
+from ablate.store.analysis.two_part import runs_that_learned
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs
 from ablate.store.statistics.arms import match_cells
 from ablate.store.statistics.check import Check
@@ -39,7 +40,17 @@ def on_checks(
 
 @once
 def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
-    removals = KnockedOut(by, read_changes(store, grid, by), read_operators(store, grid))
+    learned = runs_that_learned(store, grid, by, baseline)
+    changes = read_changes(store, grid, by)
+    if learned is not None:
+        changes = {
+            cell: {
+                name: {seed: change for seed, change in rows.items() if (cell, seed) in learned}
+                for name, rows in own.items()
+            }
+            for cell, own in changes.items()
+        }
+    removals = KnockedOut(by, changes, read_operators(store, grid), of_learners=learned is not None)
     cells = runs(store, grid, by)["cell"].unique(maintain_order=True).to_list()
     pairs = match_cells(cells, baselines_of(store, grid, baseline))
     return {cell: removals.compare(cell, base) for cell, base in pairs.items()}
@@ -51,6 +62,8 @@ class KnockedOut(NamedTuple):
     by: GridMeasure
     rows: Mapping[str, Rows]
     operators: Mapping[str, Operators]
+    of_learners: bool = False
+    """Only runs that learned count."""
 
     @property
     def band(self) -> float:
@@ -69,6 +82,8 @@ class KnockedOut(NamedTuple):
         for arm, where in ((cell, "here"), (base, "in the baseline")):
             if arm not in self.rows:
                 return Check("on", "unknown", f"not measured {where}; {_HOW}")
+            if self.of_learners and not any(self.rows[arm].values()):
+                return Check("on", "unknown", f"no run {where} learned")
         if self._use_no_attention(cell, base):
             return Check("on", "unknown", "uniform attention changes both by less than the band: the task uses none")
         if is_finer(ours, theirs, stages):
@@ -141,7 +156,7 @@ class KnockedOut(NamedTuple):
         """'loss by 0.42 to 0.61 in 5 runs (0.03 count as equal)'; of logarithms unless the scale is linear."""
         unit = "" if self.by.scale == "linear" else {"log": " in its logarithm", "logit": " in log odds"}[self.by.scale]
         ends = f"{result.low:.2g} to {result.high:.2g}" if result.low != result.high else f"{result.low:.2g}"
-        runs = f"{result.runs} run{'s' * (result.runs != 1)}"
+        runs = f"{result.runs} run{'s' * (result.runs != 1)}{' that learned' if self.of_learners else ''}"
         return f"{self.by.name}{unit} by {ends} in {runs} (a tenth of the band is {OFF * self.band:.2g})"
 
 

@@ -57,14 +57,27 @@ def two_part(
 @once
 def _two_parts(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> TwoParts | None:
     values, base = runs(store, grid, by), baselines_of(store, grid, baseline)
+    learned = _find_learned(store, grid, by, baseline)
+    if learned is None:
+        return None
+    marked = values.join(learned.runs, on=["cell", "seed"], how="left", maintain_order="left")
+    return TwoParts(learned.source, learned.words, _judge(marked, base, by))
+
+
+def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> set[tuple[str, int]] | None:
+    """Return cell and seed of the runs that learned; None if nothing divides the runs of the grid."""
+    learned = _find_learned(store, grid, by, baseline)
+    return None if learned is None else {*learned.runs.filter(learned=1).select("cell", "seed").iter_rows()}
+
+
+@once
+def _find_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> _Learned | None:
+    values = runs(store, grid, by)
     if (declared := store.grid(grid).get("learned")) is None:
         learned = _beats_predictor(store, grid, by, values) or _in_groups(store, grid, by, values, baseline)
     else:
         learned = _reach_limit(store, grid, declared)
-    if learned is None or not learned.divides:
-        return None
-    marked = values.join(learned.runs, on=["cell", "seed"], how="left", maintain_order="left")
-    return TwoParts(learned.source, learned.words, _judge(marked, base, by))
+    return learned if learned is not None and learned.divides else None
 
 
 def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFrame:

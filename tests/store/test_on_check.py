@@ -105,6 +105,13 @@ def test_what_was_not_measured_is_unknown_and_the_same_operator_is_no_question()
     assert compare({**USED, "margin": ON, "all": ON}, by=LOSS._replace(rope=0.0)).answer == "unknown"
 
 
+def test_runs_that_did_not_learn_say_nothing() -> None:
+    operators = {"cell": MARGIN, "base": SOFTMAX}
+    rows = {"cell": {"all": dict[int, Change]()}, "base": {"uniform": {0: Change(OWN, 0.5, 0.0, 100)}}}
+    found = KnockedOut(LOSS, rows, operators, of_learners=True).compare("cell", "base")
+    assert (found.answer, found.number) == ("unknown", None)
+
+
 def test_a_task_that_uses_no_attention_judges_nothing() -> None:
     little = {"uniform": (0.01, -0.02, 0.0)}
     assert compare({**little, "margin": ON, "all": ON}, little).answer == "unknown"
