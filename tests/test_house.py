@@ -226,5 +226,5 @@ def test_the_readme_s_grid_is_a_grid(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "my_grid.py").write_text(code, encoding="utf-8")
     (grid,) = load_spec_file(tmp_path / "my_grid.py").values()
-    assert len(list(grid.cells())) == 16
-    assert len({planned.key for planned in grid.trials()}) == 16 * len(grid.seeds)
+    assert len(list(grid.cells())) == 16 * 3
+    assert len({planned.key for planned in grid.trials()}) == 16 * 3 * len(grid.seeds)

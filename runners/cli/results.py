@@ -124,19 +124,23 @@ def table(
         A cell: all that its verdict is based on, instead of the table. Its label, the beginning of its label or key, or
         a query: 'operator=SSA lr=0.001', or 'operator="two words" lr=0.001'. Several cells get a line each.
     """
-    import polars as pl
-
-    from ablate.store.analysis.noise_caution import noise_caution
-
     judged_by.check()
-    best_over = judged_by.best_over
     if why is not None:
         if query:
             raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
         _write_why(of, why, judged_by)
         return
+    _write_tables(query, of, rows, judged_by)
+
+
+def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by: Judged) -> None:
+    import polars as pl
+
+    from ablate.store.analysis.noise_caution import noise_caution
+
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
+    best_over = judged_by.best_over
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):

@@ -51,14 +51,14 @@ def effects(
         together = variants_together(_keep(every, only, bases), baseline, **rule)
         said = [*dict.fromkeys([*together.notes, *result.notes])]
         result = SeedContrasts(pl.concat([together.effects, result.effects]), result.seeds or together.seeds, said)
-    found, tuned = result.effects.with_columns(_strip_marks(pl.col("factor", "note"))), set(nuisance_axes(header))
+    rows, tuned = result.effects.with_columns(_strip_marks(pl.col("factor", "note"))), set(nuisance_axes(header))
     if tuned:
-        compared = [tuned.isdisjoint(each.replace(TOGETHER, CROSS).split(CROSS)) for each in found["factor"]]
-        found = found.filter(compared)
+        compared = [tuned.isdisjoint(each.replace(TOGETHER, CROSS).split(CROSS)) for each in rows["factor"]]
+        rows = rows.filter(compared)
         notes.append(
             f"{', '.join(sorted(tuned))} tuned, not compared: effects average over its levels, the table does not"
         )
-    return result._replace(effects=found, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
+    return result._replace(effects=rows, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
 
 
 def analysis(

@@ -21,7 +21,7 @@ from ablate.store.analysis.knockout_rows import (
 )
 from ablate.store.analysis.once import once
 from ablate.store.analysis.two_part import runs_that_learned
-from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of
 from ablate.store.statistics.arms import match_cells
 from ablate.store.statistics.check import Check
 from ablate.store.statistics.knockout_words import OFF, KnockoutResult, describe_removal
@@ -51,8 +51,8 @@ def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dic
             for cell, own in changes.items()
         }
     removals = KnockedOut(by, changes, read_operators(store, grid), of_learners=learned is not None)
-    cells = runs(store, grid, by)["cell"].unique(maintain_order=True).to_list()
-    pairs = match_cells(cells, baselines_of(store, grid, baseline))
+    compared = compared_runs(store, grid, by, baseline=baseline)
+    pairs = match_cells(compared.values["cell"].unique(maintain_order=True).to_list(), compared.baseline)
     return {cell: removals.compare(cell, base) for cell, base in pairs.items()}
 
 
