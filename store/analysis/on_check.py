@@ -127,21 +127,21 @@ class KnockedOut(NamedTuple):
         return Check("on", "yes" if varies else "unknown", f"{told}: {_tell(result, word)}", result.low, word)
 
     def _are_on(self, cell: str, base: str, stages: Collection[str]) -> Check:
-        results, refits, gone = [], [], set[str]()
+        results, refits, gone, alone = [], [], set[str](), list[str]()
         for arm in (cell, base):
-            own = self.rows[arm]
-            parts = [part for part in _components(own) if not part.isdisjoint(stages)]
+            sets = _by_stages(self.rows[arm])
+            parts = [part for part in sets if not part.isdisjoint(stages) and not any(other < part for other in sets)]
             if parts:
                 touched = frozenset[str]().union(*parts)
                 gone |= touched
-                name = next((each for each in own if _stages(each) == touched), None)
-                results.append(self._describe(own[name]) if name else _UNKNOWN)
-                if own.keys() >= {"refit", "all"} and own["all"] == own.get(name or "all"):
-                    refits.append(self._describe(own["refit"]))
+                results.append(self._describe(sets[touched]) if touched in sets else _UNKNOWN)
+                alone += [f"{_list(part)} {self._describe(sets[part]).word}" for part in parts if len(parts) > 1]
+                if touched == frozenset[str]().union(*sets) and "refit" in self.rows[arm]:
+                    refits.append(self._describe(self.rows[arm]["refit"]))
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
-        result = _strongest(results)
-        told = f"leaving the {_list(gone)} out of the trained models changes {self._size(result)}"
+        result, each_alone = _strongest(results), f"; alone: {', '.join(alone)}" if alone else ""
+        told = f"leaving the {_list(gone)} out of the trained models changes {self._size(result)}{each_alone}"
         if result.word == "off":
             return Check("on", "no", f"{told}: off, so this comparison says nothing about it", result.high, "off")
         if not result.word.startswith("on"):
@@ -173,14 +173,16 @@ def _tell(result: KnockoutResult, word: str) -> str:
     return f"{word}; about {result.items:,} items a run would do" if result.items else word
 
 
+_OTHERS: Final = ("none", "all", "refit", "uniform")
+
+
 def _stages(name: str) -> frozenset[str]:
     return frozenset(name.split("+"))
 
 
-def _components(rows: Iterable[str]) -> list[frozenset[str]]:
-    """The smallest sets of stages that were left out."""
-    sets = [_stages(name) for name in rows if name not in ("none", "all", "refit", "uniform") and "mean-" not in name]
-    return [each for each in sets if not any(other < each for other in sets)]
+def _by_stages(rows: Rows) -> dict[frozenset[str], Mapping[int, Change]]:
+    """The knock-outs by the stages that were left out."""
+    return {_stages(name): each for name, each in rows.items() if name not in _OTHERS and not name.startswith("mean-")}
 
 
 def _list(stages: Iterable[str]) -> str:
