@@ -17,6 +17,7 @@ from ablate.store.analysis.knockout_rows import read_changes
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.on_check import on_checks
 from ablate.store.analysis.once import once
+from ablate.store.analysis.tuned_check import tuned_checks
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, every_run, measure_of, verdicts
 from ablate.store.database.connection import transaction
 from ablate.store.files.layout import Layout
@@ -52,6 +53,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
     changes = by._asdict()
     rows = verdicts(store, grid, baseline=baseline, measure=changes)
     on = on_checks(store, grid, baseline=baseline, measure=changes)
+    tuned = tuned_checks(store, grid, baseline=baseline, measure=changes)
     caution = noise_caution(store, grid, baseline=baseline, measure=changes).caution
     tests = {row["cell"]: row for row in control_tests(store, grid, baseline=baseline, measure=changes).to_dicts()}
     known = store.grid(grid).get("controls") is not None
@@ -61,7 +63,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
         better = (row["difference"] or 0) < 0 if by.better == "lower" else (row["difference"] or 0) > 0
         checks[cell] = (
             on[cell],
-            Check("tuned", "unknown", "no axis is a nuisance axis, so both have one level of everything else"),
+            tuned[cell],
             Check("finished", "unknown", "nothing was trained longer"),
             _check_noise(row, caution),
             _check_control(row, tests.get(cell), known=known, better=better),
