@@ -177,12 +177,31 @@ def format_page(
 ) -> tuple[list[str], list[list[str]], str]:
     """Headings, rows and caption of the verdict table on a page; arguments as of `write_title`."""
     bases, measure = _keep_baselines(store, header, found, shown, baselines), header["measure"]
+    from ablate.store.analysis.headline import LEGEND
+
+    headings, cells = _with_numbers([*bases, *shown.rows(named=True)], measure)
     rows = [
-        [row["label"], *("–" if cell is None else str(cell) for cell in _cells(row, measure["scale"]))]
-        for row in (*bases, *shown.rows(named=True))
+        [label, *("–" if cell is None else str(cell) for cell in row)]
+        for label, row in zip([*(base["label"] for base in bases), *shown["label"]], cells, strict=True)
     ]
-    caption = f"{'; '.join(_heading(header, found, bases, _find_matched(header, ())))}."
-    return ["cell", "n", average_of(measure), *difference_headings(measure)], rows, caption
+    legend = [LEGEND] if "checks" in headings else []
+    caption = f"{'; '.join([*_heading(header, found, bases, _find_matched(header, ())), *legend])}."
+    return ["cell", *headings], rows, caption
+
+
+def _with_numbers(
+    rows: Sequence[Mapping[str, Any]], measure: Mapping[str, Any]
+) -> tuple[list[str], Sequence[tuple[object, ...]]]:
+    """Headings and cells of rows of verdicts and baselines, without their names; with checks if the verdicts have."""
+    from ablate.store.analysis.headline import mark_checks
+
+    headings = ["n", average_of(measure), *difference_headings(measure)]
+    cells = [_cells(row, measure["scale"]) for row in rows]
+    if any("headline" in row for row in rows):
+        headings.insert(-1, "checks")
+        marks = [mark_checks(row) if "headline" in row else None for row in rows]
+        cells = [(*cell[:-1], mark, cell[-1]) for cell, mark in zip(cells, marks, strict=True)]
+    return headings, cells
 
 
 def _keep_baselines(
@@ -228,19 +247,11 @@ def write_verdicts(
         lines = [[*map(_chosen_cell, chosen.columns, row)] for row in cells]
         write_table(chosen.columns, lines, labels=int(chosen.columns[0] == "label"))
         return
-    from ablate.store.analysis.headline import mark_checks
-
-    grid, measure = header["grid"], header["measure"]
     rows = [*bases, *shown.rows(named=True)]
-    columns, names = name_cells(store, grid, rows)
-    headings = [*columns, "n", average_of(measure), *difference_headings(measure)]
-    cells = [_cells(row, measure["scale"]) for row in rows]
-    if "headline" in shown.columns:
-        headings.insert(-1, "checks")
-        marks = [mark_checks(row) if "headline" in row else None for row in rows]
-        cells = [(*cell[:-1], mark, cell[-1]) for cell, mark in zip(cells, marks, strict=True)]
-    n, named = len(columns), [(*name, *cell) for name, cell in zip(names, cells, strict=True)]
-    write_table(headings, named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
+    columns, names = name_cells(store, header["grid"], rows)
+    headings, numbers = _with_numbers(rows, header["measure"])
+    n, named = len(columns), [(*name, *cell) for name, cell in zip(names, numbers, strict=True)]
+    write_table([*columns, *headings], named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height and sum(len(axis["labels"]) > 1 and not axis.get("tune") for axis in header["axes"]) > 1:
         matched = ", ".join(_find_matched(header, best_over))

@@ -79,7 +79,7 @@ def test_tables_go_on_pages(campaign: Path, tmp_path: Path, capfdbinary: pytest.
         assert export(campaign, table, "--to", str(tmp_path / f"{table}.{suffix}")) == 0
     page = (tmp_path / "verdicts.tex").read_text()
     assert re.search(r"SSA \$\\cdot\$ 8 & 3 & 0\.0\d{4} & \$-\$\d\d\.\d & \$-\$\d\d\.\d to \$-\$\d\d\.\d & ", page)
-    assert re.search(r"softmax \$\\cdot\$ 8 & 3 & 0\.0\d{4} & -- & -- & -- & baseline", page)
+    assert re.search(r"softmax \$\\cdot\$ 8 & 3 & 0\.0\d{4} & -- & -- & -- & -- & baseline", page)
     capfdbinary.readouterr()
     assert export(campaign, "cells", "--to", "-", "--format", "md", "--spread", "sd") == 0
     assert b"standard deviation" in capfdbinary.readouterr().out
