@@ -273,6 +273,10 @@ def _heading(
     family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"
     yield f"p by Holm over {family}, alpha {measure['alpha']:g}; {ONE_COMPARISON}"
+    if header.get("variance") == "shared":
+        yield "interval and p rest on a variance that comparisons share, never below a comparison's own"
+    if earlier := header.get("earlier_variances"):
+        yield f"the variance was {', then '.join(earlier)} before: chosen with results, its error rate is no promise"
     if "selected" in found.columns and found.height:
         yield "each setting at its best cell, chosen for each seed by the other seeds; intervals contain that error"
 

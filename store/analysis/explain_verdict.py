@@ -83,6 +83,7 @@ def why_text(row: Mapping[str, Any]) -> list[str]:
         f"seeds: {_list(row['seeds'])} here, {_list(row['baseline_seeds'])} in the baseline",
         f"difference: {_difference(row)}",
         f"family: {row['family']} comparison{'s' * (row['family'] != 1)}; {p}",
+        f"variance: {_variance(row)}",
         f"size: {_size(row)}",
         f"assumptions: {_assumptions(row)}",
         f"failures: {row['failed_here']} only here, {row['failed_baseline']} only in the baseline, "
@@ -102,6 +103,14 @@ def _difference(row: Mapping[str, Any]) -> str:
     if row["low"] is not None:
         interval = f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone"
     return f"{_number(row['difference'])} in units of the scale, {interval}"
+
+
+def _variance(row: Mapping[str, Any]) -> str:
+    if row["error"] is None:
+        return "unknown"
+    error, own = (f"{_number(row[f'{of}error'])} with {_number(row[f'{of}freedom'])}" for of in ("", "own_"))
+    basis = f"standard error {error} degrees of freedom"
+    return f"its own, {basis}" if own == error else f"shared by the comparisons, {basis}; its own runs give {own}"
 
 
 def _size(row: Mapping[str, Any]) -> str:

@@ -1,11 +1,15 @@
 """A sentence of caution from the noise of a grid's runs, and what so few runs cannot show."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ablate.grid.names import some
 from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, verdicts
+from ablate.store.statistics import Baseline
 from ablate.store.statistics.noise import UNSEEN, NoiseShape, detect, unseen_share
+from ablate.store.statistics.pairing_gain import PairingGain, pairing_gain
 from ablate.store.store import Store
 
 
@@ -15,10 +19,12 @@ class NoiseCaution(NamedTuple):
     shape: NoiseShape
     caution: str
     standing: str  # below a claim from fewer than 29 runs
+    pairing: str  # the gain of pairing by seed
+    shared: str  # grids that have the same runs of the baseline
 
     @property
     def sentences(self) -> list[str]:
-        return [each for each in (self.caution, self.standing) if each]
+        return [each for each in self[1:] if each]
 
 
 def noise_caution(
@@ -31,11 +37,37 @@ def noise_caution(
 @once
 def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> NoiseCaution:
     compared = compared_runs(store, grid, by, baseline=baseline)
-    shape = detect(compared.values, baseline=compared.baseline, scale=by.scale)
+    values, base = compared.values, compared.baseline
+    shape = detect(values, baseline=base, scale=by.scale)
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
     claims = [row for row in judged.iter_rows(named=True) if row["verdict"] not in ("undecided", "no verdict")]
     fewest = min((min(row["runs"], row["baseline_runs"]) for row in claims), default=0)
-    return NoiseCaution(shape, _describe(shape), _stand(fewest) if fewest else "")
+    gain = pairing_gain(values, baseline=base, scale=by.scale)
+    told = "" if gain is None else _tell_gain(gain)
+    return NoiseCaution(shape, _describe(shape), _stand(fewest) if fewest else "", told, _tell_grids(store, grid, base))
+
+
+def _tell_gain(gain: PairingGain) -> str:
+    change = f"{'removed' if gain.removed >= 0 else 'added'} {100 * abs(gain.removed):.0f} %"
+    known = "" if math.isnan(gain.correlation) else f"; correlation {gain.correlation:.2f}"
+    median = " (median)" if known and gain.comparisons > 1 else ""
+    return f"pairing by seed {change} of the variance of the differences{known}{median}"
+
+
+def _tell_grids(store: Store, grid: str, base: Baseline) -> str:
+    """Name the grids that have runs of this one's baselines."""
+    others = store.sql(
+        """
+        SELECT DISTINCT grid FROM grid_trial WHERE grid <> $grid AND trial IN (
+            SELECT trial FROM grid_trial WHERE grid = $grid AND list_contains($cells, cell)
+        ) ORDER BY grid
+        """,
+        {"grid": grid, "cells": [base] if isinstance(base, str) else sorted(set(base.values()))},
+    )
+    if others.is_empty():
+        return ""
+    names = some(others["grid"].to_list(), 4)
+    return f"runs of the baseline are also in {names}: an odd one shows in each of these tables"
 
 
 def _describe(shape: NoiseShape) -> str:

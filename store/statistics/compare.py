@@ -50,7 +50,7 @@ BASIS: Final[dict[str, Any]] = {
     ),
     "budgets": pl.List(pl.Float64),
     "codes": pl.List(pl.String),
-    **dict.fromkeys(("spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
+    **dict.fromkeys(("own_error", "own_freedom", "spread", "baseline_spread", "normal_p", "unpaired_p"), pl.Float64),
     "leans_on_normal": pl.Boolean,
 }
 
@@ -181,8 +181,9 @@ def basis(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, alpha: floa
     """Explain each verdict: one row per cell that is no baseline, in the order of `values`, as for `compare`.
 
     `not_finite_here` and `not_finite_baseline` count finished runs whose measure is NaN or infinite. `seeds` are those
-    with a finite value in each arm; `budgets` and `codes` those of their runs. `spread` is the standard deviation over
-    seeds in units of the scale. `normal_p` is Shapiro and Wilk's p of the differences, `unpaired_p` Welch's p of the
+    with a finite value in each arm; `budgets` and `codes` those of their runs. `own_error` and
+    `own_freedom` are those of the comparison's own runs. `spread` is the standard deviation over seeds in units of the
+    scale. `normal_p` is Shapiro and Wilk's p of the differences, `unpaired_p` Welch's p of the
     same values without their pairs. `leans_on_normal` is true with fewer than 5 pairs (runs, unpaired), or if the t
     test is below alpha and the sign-flip test is not. Raises as `compare` does.
     """
@@ -206,6 +207,8 @@ def _basis_row(pairing: Pairing, base: Arm, alpha: float) -> dict[str, Any]:
         "not_finite_baseline": len(base.ended_as("not finite")),
         "budgets": sorted({run.budget for run in ended if run.budget is not None}),
         "codes": sorted({"unknown" if run.code is None else run.code for run in ended}),
+        "own_error": or_null(pairing.summary.error),
+        "own_freedom": or_null(pairing.summary.freedom),
         "spread": or_null(ours.std(ddof=1) if ours.size > 1 else np.nan),
         "baseline_spread": or_null(theirs.std(ddof=1) if theirs.size > 1 else np.nan),
         "normal_p": or_null(_shapiro(pairing.differences) if pairing.spread else np.nan),

@@ -10,7 +10,9 @@ from synthetic import SUBMISSION, Campaign, write_campaign, write_shard
 from ablate.grid.errors import SpecError
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.verdicts import verdicts
-from ablate.store.statistics import item_bars
+from ablate.store.files.atomic import write_json
+from ablate.store.statistics import item_bars, summarise
+from ablate.store.statistics.shared_variance import guard_variance
 from ablate.store.store import Store
 
 
@@ -116,3 +118,23 @@ def test_a_selection_that_leaves_one_cell_or_has_no_choice_is_refused(tmp_path: 
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, seeds=range(4))
     with Store.open(campaign.root) as store, pytest.raises(SpecError, match=told):
         verdicts(store, "quickstart", over=[axis])
+
+
+def test_a_variance_of_the_grid_is_that_of_its_verdicts(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, seeds=range(3))
+    own = asked(campaign)
+    assert (own["error"], own["freedom"]) == (own["own_error"], own["own_freedom"])
+    write_json(campaign.layout.grid_header("quickstart"), {**campaign.header, "variance": "shared"})
+    with Store.open(tmp_path) as store:
+        table = {row["label"]: row for row in verdicts(store, "quickstart").iter_rows(named=True)}
+        labels = ("SSA", "Integral", "Principled")
+        found = [why(store, "quickstart", label) for label in labels]
+        with pytest.raises(SpecError):
+            verdicts(store, "quickstart", measure={"variance": "own"})
+    assert any(each["freedom"] > 2 for each in found)
+    known = summarise(np.array([[each["own_error"] * np.sqrt(3) * (at - 1) for at in range(3)] for each in found]))
+    guarded = guard_variance(known)
+    assert [each["error"] for each in found] == pytest.approx(guarded.error)
+    assert [each["freedom"] for each in found] == pytest.approx(guarded.freedom)
+    assert [each["high"] for each in found] == [table[label]["high"] for label in labels]
+    assert {each["own_freedom"] for each in found} == {2.0}
