@@ -8,7 +8,7 @@ import polars as pl
 
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.once import once
-from ablate.store.analysis.verdicts import GridMeasure, baselines_of, measure_of, runs
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, runs
 from ablate.store.database import queries
 from ablate.store.statistics import Baseline
 from ablate.store.statistics.two_part import two_part as judge_two_parts
@@ -32,7 +32,7 @@ class TwoParts(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """Which runs learned: cell, seed, and `learned` (1, 0, NaN if that is not finite, or null)."""
+    """Which runs learned: trial, cell, seed and `learned` (1, 0, NaN if that is not finite, or null)."""
 
     source: Literal["declared", "predictor", "groups"]
     words: str
@@ -56,12 +56,15 @@ def two_part(
 
 @once
 def _two_parts(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> TwoParts | None:
-    values, base = runs(store, grid, by), baselines_of(store, grid, baseline)
     learned = _find_learned(store, grid, by, baseline)
     if learned is None:
         return None
-    marked = values.join(learned.runs, on=["cell", "seed"], how="left", maintain_order="left")
-    return TwoParts(learned.source, learned.words, _judge(marked, base, by))
+    compared = compared_runs(store, grid, by, baseline=baseline)
+    known = learned.runs.select("trial", "learned")
+    marked = compared.values.join(known, on="trial", how="left", maintain_order="left")
+    if not (marked["learned"] == 0).any():
+        return None
+    return TwoParts(learned.source, learned.words, _judge(marked, compared.baseline, by))
 
 
 def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> set[tuple[str, int]] | None:
@@ -94,10 +97,10 @@ def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any]) -> _Learne
 
 
 def _mark(values: pl.DataFrame, learned: pl.Expr) -> pl.DataFrame:
-    """Return cell, seed and `learned`; NaN where the value that decides is not finite."""
+    """Return trial, cell, seed and `learned`; NaN where the value that decides is not finite."""
     known = pl.when(pl.col("value").is_finite()).then(learned.cast(pl.Float64))
     unknown = pl.when(pl.col("value").is_not_null()).then(math.nan)
-    return values.select("cell", "seed", learned=known.otherwise(unknown))
+    return values.select("trial", "cell", "seed", learned=known.otherwise(unknown))
 
 
 def _beats_predictor(store: Store, grid: str, by: GridMeasure, values: pl.DataFrame) -> _Learned | None:
@@ -105,22 +108,22 @@ def _beats_predictor(store: Store, grid: str, by: GridMeasure, values: pl.DataFr
     names = [f"{each}.{by.name}" for each in PREDICTORS]
     recorded = store.sql(
         f"""
-        SELECT cell, seed, name, min(value) AS reference, max(se_items) AS se FROM (
-            SELECT cell, seed, name, value, NULL AS se_items FROM v_final
+        SELECT trial, name, min(value) AS reference, max(se_items) AS se FROM (
+            SELECT trial, name, value, NULL AS se_items FROM v_final
             WHERE grid = $grid AND list_contains($names, name) AND source = 'evaluation' AND {condition}
             UNION ALL
-            SELECT cell, seed, 'own', NULL, se_items FROM v_final
+            SELECT trial, 'own', NULL, se_items FROM v_final
             WHERE grid = $grid AND name = $name AND source = 'evaluation' AND {condition}
-        ) GROUP BY cell, seed, name
+        ) GROUP BY trial, name
         """,
         {"grid": grid, "name": by.name, "names": names, **parameters},
     )
     name = next((each for each in names if (recorded["name"] == each).any()), None)
     if name is None:
         return None
-    errors = recorded.filter(name="own").select("cell", "seed", "se")
-    joined = values.join(recorded.filter(name=name).select("cell", "seed", "reference"), ["cell", "seed"], "left")
-    joined = joined.join(errors, ["cell", "seed"], "left")
+    errors = recorded.filter(name="own").select("trial", "se")
+    joined = values.join(recorded.filter(name=name).select("trial", "reference"), "trial", "left")
+    joined = joined.join(errors, "trial", "left")
     gain = (pl.col("value") - pl.col("reference")) * (1 if by.better == "higher" else -1)
     marked = _mark(joined, gain > ITEM_ERRORS * pl.col("se").fill_null(0.0))
     beats = _Learned("predictor", f"a better {by.name} than {name}, beyond its error over items", marked)

@@ -192,7 +192,7 @@ def every_run(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     trials = store.sql(_ABOUT, {"grid": grid})
     frame = values.join(_append_versions(trials), on="trial", how="left", maintain_order="left")
     frame = frame.with_columns(unreadable=pl.col("trial").is_in(unreadable))
-    columns = ("cell", "label", "operator", "seed", "axes", "state", "value")
+    columns = ("trial", "cell", "label", "operator", "seed", "axes", "state", "value")
     frame, header = frame.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
     if header.get("logged") or frame.height >= header["trials"]:
         return frame

@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 import synthetic
 from synthetic import MEASURE, SUBMISSION, Campaign, write_campaign, write_shard
+from tuned_campaign import tuned
 
 from ablate.store.analysis.two_part import TwoParts, two_part
-from ablate.store.files.atomic import write_json
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.files.atomic import read_json, write_json
 from ablate.store.store import Store
 
 POINT = MEASURE["point"]
@@ -42,7 +44,9 @@ def is_late(line: dict[str, object]) -> bool:
 
 
 def declare(campaign: Campaign, **learned: object) -> None:
-    write_json(campaign.layout.grid_header("quickstart"), {**campaign.header, "learned": learned})
+    path = campaign.layout.grid_header("quickstart")
+    header = {name: value for name, value in read_json(path).items() if name != "seal"}
+    write_json(path, {**header, "learned": learned})
 
 
 def assert_counts(found: TwoParts | None) -> None:
@@ -117,3 +121,16 @@ def test_a_run_whose_measure_of_learning_is_not_finite_is_no_sample(tmp_path: Pa
     assert found is not None
     assert found.rows["verdict"].to_list() == ["no verdict"]
     assert pl.Series(found.rows["share_p"]).null_count() == 1
+
+
+def test_tuned_cells_learn_at_the_levels_that_are_compared(tmp_path: Path) -> None:
+    campaign = tuned(tmp_path)
+    late = {line["trial"] for line in campaign.lines if line["label"].startswith("Integral") and line["seed"] < 2}
+    record(campaign, "accuracy", {line["trial"]: 0.1 if line["trial"] in late else 0.9 for line in campaign.lines})
+    declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+    with Store.open(campaign.root) as store:
+        found, judged = two_part(store, "quickstart"), verdicts(store, "quickstart")
+    assert found is not None
+    assert found.rows["cell"].to_list() == judged["cell"].to_list()
+    assert found.rows["learned"].to_list() == [6, 4]
+    assert found.rows["runs"].to_list() == [6, 6]
