@@ -1,28 +1,38 @@
-"""The plan of a trial's knock-outs: the measure that is taken again without parts of the operator."""
+"""The plan of a trial's knock-outs: the measure that is taken again with parts of the operator changed."""
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from ablate.grid.frozen import FROZEN, FrozenDict
 from ablate.grid.measure import Measure
 from ablate.grid.spec import Name, Spec
-from ablate.grid.values import MOST_NAME
 from ablate.runners.tasks.task import Measurements
 from ablate.variants import Operator
+from ablate.variants.granularity import Axis, Granularity
 from ablate.variants.model.knockout import STAGES, Component, components, differing_stages
+from ablate.variants.number import ByDepth
+from ablate.variants.stages.stage import Stage
+
+Axes = tuple[tuple[Axis, ...], ...]
+"""The axes of every number of a stage."""
+Levels = Mapping[tuple[Any, ...], set[Axes]]
+"""Granularities of a stage, by all else that it is."""
 
 
 class Knockout(Spec):
-    """The measure that a trial takes again at its end without parts of its operator; planning writes it."""
+    """The measure that a trial takes again at its end with parts of its operator changed; planning writes it."""
 
     name: Name
     """The name of the measure, an evaluation's or one that training logs per step."""
     point: Annotated[dict[Name, float], FROZEN] = FrozenDict()
     """Its point, or a part of it that fits one point."""
-    sets: Annotated[tuple[Component, ...], Field(min_length=1)]
-    """The sets of stages; with the components of an operator that have one of them, they go together."""
+    sets: tuple[Component, ...] = ()
+    """The sets of stages that go; with the components of an operator that have one of them, they go together."""
+    means: Annotated[dict[Name, Granularity], FROZEN] = FrozenDict()
+    """The axes that are left to a number "stage.field"; it is replaced by its mean over the others."""
 
     @field_validator("sets")
     @classmethod
@@ -36,26 +46,69 @@ class Knockout(Spec):
         """Return True if a row is of this measure at this point."""
         return row.name == self.name and self.point.items() <= row.point.items()
 
+    def means_by_stage(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
+        """Return `means` apart for each stage."""
+        found: dict[str, dict[str, tuple[Axis, ...]]] = {}
+        for name, axes in self.means.items():
+            found.setdefault(name.partition(".")[0], {})[name] = axes
+        return found
+
 
 def plan_knockout(
-    measure: Measure, operators: Sequence[Operator], others: Iterable[Sequence[Operator]]
-) -> Knockout | None:
-    """Plan a model's knock-outs: each component, all, and where it differs from each of `others`; None without any.
+    measure: Measure, operators: Sequence[Operator], others: Iterable[Sequence[Operator]], levels: Levels
+) -> Knockout:
+    """Plan a model's knock-outs: each component, all, and where it differs from each of `others`.
 
-    Operators are those of the layers, bottom first.
+    Operators are those of the layers, bottom first. Numbers of a stage that vary along more axes than in one of
+    `others` are replaced by their mean over these axes. If none is coarser, `levels` are compared; the coarsest counts.
     """
-    parts = components(*operators)
-    if not parts:
-        return None
-    sets = dict.fromkeys((*parts, _join(parts)))
+    parts, others = components(*operators), list(others)
+    sets = dict.fromkeys((*parts, _join(parts)) if parts else ())
     for other in others:
         differing = {
             stage for mine, its in zip(operators, other, strict=False) for stage in differing_stages(mine, its)
         }
         touched = [part for part in parts if differing & set(part)]
         sets |= dict.fromkeys([_join(touched)] if touched else ())
-    fitting = [each for each in sets if len(row_name(each, measure.name)) <= MOST_NAME]
-    return Knockout(name=measure.name, point=measure.point, sets=tuple(fitting)) if fitting else None
+    compared = find_levels(operator for other in others for operator in other)
+    means: dict[str, tuple[Axis, ...]] = {}
+    for operator in dict.fromkeys(operators):
+        for stage, choice in operator.stages().items():
+            coarser = _coarser(stage, choice, compared) or _coarser(stage, choice, levels)
+            means |= {f"{stage}.{field}": axes for field, axes in coarser.items()}
+    return Knockout(name=measure.name, point=measure.point, sets=tuple(sets), means=means)
+
+
+def find_levels(operators: Iterable[Operator]) -> Levels:
+    """Collect the granularities of all stages of `operators` that have numbers."""
+    found = defaultdict[tuple[Any, ...], set[Axes]](set)
+    for operator in dict.fromkeys(operators):
+        for stage, choice in operator.stages().items():
+            if choice.numbers():
+                found[_apart_from_numbers(stage, choice)].add(_axes(choice))
+    return found
+
+
+def _coarser(stage: str, choice: Stage, levels: Levels) -> dict[str, tuple[Axis, ...]]:
+    """Return the axes that the coarsest of `levels` leaves to the numbers that vary along more."""
+    own, numbers = _axes(choice), choice.numbers()
+    known = levels.get(_apart_from_numbers(stage, choice), set()) if numbers else set()
+    coarser = [each for each in known if all(set(its) <= set(mine) for its, mine in zip(each, own, strict=True))]
+    coarsest = min(sorted(coarser), key=lambda each: sum(map(len, each)), default=own)
+    left = dict(zip(numbers, coarsest, strict=True))
+    for field, number in numbers.items():
+        if isinstance(number, ByDepth) and "layer" in number.per:  # a constant one differs by layer, too
+            left[field] = ("layer", *(axis for axis in left[field] if axis != "layer"))
+    return {field: axes for field, axes in left.items() if set(axes) < set(numbers[field].per)}
+
+
+def _apart_from_numbers(stage: str, choice: Stage) -> tuple[Any, ...]:
+    numbers = choice.numbers()
+    return stage, type(choice), *(getattr(choice, field) for field in type(choice).model_fields if field not in numbers)
+
+
+def _axes(choice: Stage) -> Axes:
+    return tuple(number.per for number in choice.numbers().values())
 
 
 def _join(parts: Iterable[Component]) -> Component:
@@ -64,5 +117,5 @@ def _join(parts: Iterable[Component]) -> Component:
 
 
 def row_name(stages: Iterable[str], measured: str) -> str:
-    """Name the row of a set of stages."""
+    """Name the row of a set of stages, or of another change."""
     return f"knockout.{'+'.join(stages)}.{measured}"

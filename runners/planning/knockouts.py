@@ -1,4 +1,8 @@
-"""Which knock-outs the cells of a grid get: their components, all, and where they differ from what they meet."""
+"""Which knock-outs the cells of a grid get: components, all, where they differ from what they meet, finer numbers.
+
+A number is finer if it varies along more axes than in another cell of the grid whose stage is the same apart from its
+numbers. It is compared with what the cell meets, if that is coarser, else with the coarsest.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def plan_knockouts(grid: Grid, operators: "Mapping[str, Sequence[Operator]]") -> "dict[str, Knockout]":
-    """Return the knock-outs of each cell of `grid` that has any; `operators` are those of its layers, by cell.
+    """Return the knock-outs of each cell of `grid`; `operators` are those of its layers, by cell.
 
-    A baseline differs from each cell that is compared with it.
+    A baseline meets each cell that is compared with it.
     """
-    from ablate.runners.evaluations.knockout import plan_knockout  # here: grids without a Trial need no torch
+    # here: grids without a Trial need no torch
+    from ablate.runners.evaluations.knockout import find_levels, plan_knockout
 
     if grid.measure is None or not operators:
         return {}
@@ -26,5 +31,5 @@ def plan_knockouts(grid: Grid, operators: "Mapping[str, Sequence[Operator]]") ->
         if baseline is not None and baseline != cell:
             others.setdefault(cell, {})[operators[baseline]] = None
             others.setdefault(baseline, {})[own] = None
-    planned = {cell: plan_knockout(grid.measure, own, others.get(cell, ())) for cell, own in operators.items()}
-    return {cell: asked for cell, asked in planned.items() if asked is not None}
+    levels = find_levels(each for own in operators.values() for each in own)
+    return {cell: plan_knockout(grid.measure, own, others.get(cell, ()), levels) for cell, own in operators.items()}

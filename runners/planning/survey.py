@@ -29,7 +29,7 @@ class GridCells(NamedTuple):
     sources: Mapping[tuple[str, str], Mapping[str, str]]
     """The hash of every source that its trials run, by grid and cell."""
     knockouts: Mapping[tuple[str, str], Mapping[str, Any]] = {}
-    """The knock-outs of its trials, by grid and cell that has any."""
+    """The knock-outs of its trials, by grid and cell; none without a measure."""
 
 
 @slow_notice("planning: looking at every cell")
@@ -57,8 +57,8 @@ def walk(
             sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
-            if grid.measure is not None and getattr(planned.trial, "execution", None) is not None:
-                operators[planned.cell] = getattr(planned.trial, "operators", tuple)()
+            if hasattr(getattr(planned.trial, "execution", None), "knockout"):
+                operators[planned.cell] = planned.trial.operators()  # type: ignore[attr-defined]
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
             judged.setdefault(tuple(each.key for each in judges), judges)

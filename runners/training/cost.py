@@ -3,6 +3,7 @@
     steps, tokens        trained on; a token is an input position, with padding but without sink tokens
     flops                matrix products of forward and backward, counted for `execution.path="reference"`
     train_s, evaluate_s, probe_s
+    refit_s              of the refit of the knock-outs: part of evaluate_s
     graphs, compile_s    compiled graphs, and the seconds of the steps that compiled them: part of train_s
     compile_tokens, compile_flops    tokens and operations of those steps: parts of tokens and flops
     joules               of the processor packages or the GPUs as a whole, with evaluations and probes

@@ -1,17 +1,29 @@
 """Knock-outs of a trained model: the planned measure once more without parts of the operator, on the same items.
 
-A row `knockout.<stages>.<measure>` holds the change that the removal makes, at the point of the measure. `<stages>` are
-joined by +, or "all"; the row of "none" holds the measure itself. `se_items` is the standard error over the items' own
-changes. A measure that training logs, such as the loss, is taken on the last `BATCHES` training batches; items are then
-sequences.
+A row `knockout.<change>.<measure>` holds the change of the measure, at its point. `se_items` is the standard error over
+the items' own changes. The changes are
+
+    none             nothing: the row holds the measure itself
+    <stages>         these stages, joined by +, are at their default choice
+    all              every changed stage is
+    uniform          every stage is, and all visible keys have one weight
+    mean-<stage>     the numbers of the stage are replaced by their mean over the axes that `Knockout.means` leaves out
+    refit            as for all, then a temperature and an output size of every head are fitted (`refit.py`)
+
+A measure that training logs, such as the loss, is taken on the last training batches; items are then sequences.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import NamedTuple, TypeVar, final
 
 import torch
+from torch import Tensor
 
+from ablate.grid.values import MOST_NAME
 from ablate.runners.evaluations import Evaluation, Judge
 from ablate.runners.evaluations.knockout import Knockout, row_name
 from ablate.runners.output import say
@@ -26,40 +38,105 @@ from ablate.runners.tasks.task import (
     once,
     over_ratio,
 )
+from ablate.runners.training.number_means import use_means
+from ablate.runners.training.refit import fit_scales, last_batches
 from ablate.runners.trial import Trial
 from ablate.variants import Transformer
 from ablate.variants.model.knockout import changed_stages
 
-BATCHES = 4
+T = TypeVar("T")
 
 
-def knock_out(
-    model: Transformer, asked: Knockout, measure: Callable[[], Iterable[Measurements | Items]]
-) -> Iterator[Measurements]:
-    """Yield the change of the measure for every set, and for all stages; nothing if `measure` does not yield it.
+class Subject(NamedTuple):
+    """A trained model with what measures it."""
 
-    `measure` measures the model as it is.
+    trial: Trial
+    model: Transformer
+    data: Data
+    judges: Sequence[tuple[Evaluation, Judge]]
+    predict: Predict
+
+
+class _NotFinite(Exception):
+    """A changed model has an output that is not finite; no measure of it counts."""
+
+
+@final
+class _FinitePredict(Predict):
+    def __init__(self, predict: Predict) -> None:
+        self._predict = predict
+
+    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
+        outputs = self._predict(inputs, visible)
+        if not bool(outputs.isfinite().all()):
+            raise _NotFinite
+        return outputs
+
+    def once(self, compute: Callable[[], T]) -> T:
+        return once(self._predict, compute)
+
+
+def knock_out(subject: Subject, refitted: Callable[[float], None]) -> Iterator[Measurements]:
+    """Yield the rows of the planned knock-outs; none if nothing yields the measure. NaN if an output is not finite.
+
+    `refitted` gets the seconds of the refit.
     """
-
-    def take() -> Measurements | None:
-        return next((row for row in measure() if isinstance(row, Measurements) and asked.fits(row)), None)
-
-    own = take()
+    asked = subject.trial.execution.knockout
+    assert asked is not None
+    own = _measure(subject, asked)
     if own is None:
         return
-    yield own._replace(name=row_name(["none"], asked.name))
-    everything = {stage for block in model.blocks() for stage in changed_stages(block.attention.operator)}
-    for stages in asked.sets:
+    if len(name := row_name(["none"], asked.name)) <= MOST_NAME:
+        yield own._replace(name=name)
+    checked = subject._replace(predict=_FinitePredict(subject.predict))
+    for changes, changed in _changes(checked, refitted):
+        names = [name for each in changes if len(name := row_name([each], asked.name)) <= MOST_NAME]
+        if not names:
+            continue
         try:
-            with model.knock_out(stages):
-                left = take()
+            with changed:
+                left = _measure(checked, asked)
+        except _NotFinite:
+            left = Measurements(asked.name, math.nan, own.point, own.items, None)
         except torch.OutOfMemoryError:  # its path may need more than that of training; the trial itself is done
-            say(f"no memory to measure the model without {' and '.join(stages)}")
+            say(f"no memory to measure {names[0]}")
             continue
         assert left is not None  # the same evaluation has just yielded it
-        yield _change(row_name(stages, asked.name), own, left)
-        if everything <= set(stages):
-            yield _change(row_name(["all"], asked.name), own, left)
+        yield from (_change(name, own, left) for name in names)
+
+
+def _measure(subject: Subject, asked: Knockout) -> Measurements | None:
+    rows = measure_again(subject)
+    return next((row for row in rows if isinstance(row, Measurements) and asked.fits(row)), None)
+
+
+def _changes(
+    subject: Subject, refitted: Callable[[float], None]
+) -> Iterator[tuple[Sequence[str], AbstractContextManager[None]]]:
+    """Yield what changes the model, with the names of the change."""
+    model, asked = subject.model, subject.trial.execution.knockout
+    assert asked is not None
+    everything = [stage for block in model.blocks() for stage in changed_stages(block.attention.operator)]
+    for stages in asked.sets:
+        yield ["+".join(stages), *(["all"] if {*everything} <= {*stages} else [])], model.knock_out(stages)
+    yield ["uniform"], model.attend_uniformly()
+    for stage, means in asked.means_by_stage().items():
+        yield [f"mean-{stage}"], use_means(subject.trial, model, subject.data, subject.predict, means)
+    if everything:
+        yield ["refit"], _refit(subject, everything, refitted)
+
+
+@contextmanager
+def _refit(subject: Subject, stages: Sequence[str], refitted: Callable[[float], None]) -> Iterator[None]:
+    trial, model, data, _, predict = subject
+    with model.knock_out(stages):
+        began = time.perf_counter()
+        try:
+            scales = fit_scales(trial, model, data, predict)
+        finally:
+            refitted(time.perf_counter() - began)
+        with model.scale_heads(scales):
+            yield
 
 
 def _change(name: str, own: Measurements, left: Measurements) -> Measurements:
@@ -73,10 +150,9 @@ def _change(name: str, own: Measurements, left: Measurements) -> Measurements:
     return Measurements(name, left.value - own.value, dict(own.point), own.items, error)
 
 
-def measure_again(
-    trial: Trial, model: Transformer, data: Data, judges: Sequence[tuple[Evaluation, Judge]], predict: Predict
-) -> Iterator[Measurements | Items]:
+def measure_again(subject: Subject) -> Iterator[Measurements | Items]:
     """Yield what may hold the planned measure of a trial: its task's evaluation, its evaluations, or logged values."""
+    trial, model, data, judges, predict = subject
     asked = trial.execution.knockout
     assert asked is not None
     name = asked.name
@@ -87,7 +163,7 @@ def measure_again(
             with model.use_positions(evaluation.positions(trial.model)):
                 yield from judge.evaluate(predict)
     if name in (logged := ["loss", *data.logged]):
-        yield _measure_logged(trial, data, predict, logged.index(name), name)
+        yield _measure_logged(subject, logged.index(name), name)
 
 
 def _may_yield(judge: Task | Evaluation, name: str) -> bool:
@@ -95,14 +171,13 @@ def _may_yield(judge: Task | Evaluation, name: str) -> bool:
     return declared is None or name in declared
 
 
-def _measure_logged(trial: Trial, data: Data, predict: Predict, number: int, name: str) -> Measurements:
+def _measure_logged(subject: Subject, number: int, name: str) -> Measurements:
     """Measure `data.losses` number `number` of each sequence of the last batches."""
-    steps, parts = trial.training.steps, trial.parts
+    trial, _, data, _, predict = subject
     values, terms = list[float](), list[int]()
-    for step in range(max(1, steps - BATCHES + 1), steps + 1):
-        for part in data.batch(trial.seed, step).split(parts):
-            found, counted = once(predict, partial(_losses, data, predict, part, number))
-            values, terms = values + found, terms + counted
+    for part in last_batches(trial, data):
+        found, counted = once(predict, partial(_losses, data, predict, part.batch, number))
+        values, terms = values + found, terms + counted
     weights = torch.tensor(terms, dtype=torch.float64)
     sums = torch.where(weights > 0, torch.tensor(values, dtype=torch.float64) * weights, 0)
     return over_ratio(name, sums, weights)

@@ -26,7 +26,7 @@ from ablate.runners.training.deterministic import deterministic, fix_workspace
 from ablate.runners.training.failure import breaks_process, failure_of
 from ablate.runners.training.flat_parameters import Flat
 from ablate.runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
-from ablate.runners.training.knockout import knock_out, measure_again
+from ablate.runners.training.knockout import Subject, knock_out
 from ablate.runners.training.process_group import World
 from ablate.runners.training.process_state import contain, use_threads
 from ablate.runners.training.rank_launcher import ranks, require_precision
@@ -93,6 +93,7 @@ class _TrainingRun:
         self._answers: list[Any] = []  # results of forward passes of the evaluation at work
         self._saved = (-1, 0)  # step and number of answers of the newest checkpoint
         self._seconds = dict.fromkeys(("train_s", "evaluate_s", "probe_s"), 0.0)
+        self._refit_s = 0.0
 
     def result(self) -> TrainingResult:
         try:
@@ -269,10 +270,12 @@ class _TrainingRun:
             if step == self._training.steps or not evaluation.at_end:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(predict)
-        asked = self._trial.execution.knockout
-        if step == self._training.steps and asked is not None:
-            again = partial(measure_again, self._trial, self._model, self._data, self._judges, predict)
-            yield from knock_out(self._model, asked, again)
+        if step == self._training.steps and self._trial.execution.knockout is not None:
+            subject = Subject(self._trial, self._model, self._data, self._judges, predict)
+            yield from knock_out(subject, self._count_refit)
+
+    def _count_refit(self, seconds: float) -> None:
+        self._refit_s += seconds
 
     def _look(self, step: int, *, diverged: bool = False) -> None:
         probing = self._trial.probing
@@ -351,7 +354,8 @@ class _TrainingRun:
         )
 
     def _spent_cost(self, *, measure: bool) -> dict[str, float]:
-        return self._cost.entries(self._seconds, measure=measure)
+        spent = {**self._seconds, **({"refit_s": self._refit_s} if self._refit_s else {})}
+        return self._cost.entries(spent, measure=measure)
 
 
 def _copy_to_cpu(state: Any) -> Any:

@@ -243,12 +243,14 @@ GROUP BY g.grid, g.cell, g.label, g.operator;
 --   joules_per_token: joules over tokens
 --   probe_share: share of the seconds that probing took
 --   compile_s: seconds of the steps that compiled
+--   refit_s: seconds of evaluation that refits of knock-outs took
 CREATE OR REPLACE VIEW v_cost AS
 WITH told AS (
     SELECT c.trial, a.memory_bytes, (a.cost->>'$.steps')::BIGINT AS steps, (a.cost->>'$.tokens')::BIGINT AS tokens,
            (a.cost->>'$.flops')::DOUBLE AS flops, (a.cost->>'$.train_s')::DOUBLE AS train_s,
            (a.cost->>'$.evaluate_s')::DOUBLE AS evaluate_s, (a.cost->>'$.probe_s')::DOUBLE AS probe_s,
            coalesce((a.cost->>'$.compile_s')::DOUBLE, 0) AS compile_s, (a.cost->>'$.joules')::DOUBLE AS joules,
+           coalesce((a.cost->>'$.refit_s')::DOUBLE, 0) AS refit_s,
            CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_tokens')::DOUBLE END
                AS compile_tokens,
            CASE WHEN a.cost->>'$.compile_s' IS NULL THEN 0 ELSE (a.cost->>'$.compile_flops')::DOUBLE END
@@ -265,7 +267,7 @@ summed AS (
     SELECT trial, count(*) AS attempts, count(*) FILTER (WHERE NOT told) AS missing, sum(steps)::BIGINT AS steps,
            CASE WHEN count(tokens) = count(*) FILTER (WHERE told) THEN sum(tokens)::BIGINT END AS tokens,
            sum(train_s) AS train_s, sum(evaluate_s) AS evaluate_s,
-           sum(probe_s) AS probe_s, sum(compile_s) AS compile_s, sum(rated_s) AS rated_s,
+           sum(probe_s) AS probe_s, sum(compile_s) AS compile_s, sum(refit_s) AS refit_s, sum(rated_s) AS rated_s,
            CASE WHEN count(rated_tokens) = count(*) FILTER (WHERE told) THEN sum(rated_tokens) END AS rated_tokens,
            CASE WHEN count(rated_flops) = count(*) FILTER (WHERE told) THEN sum(rated_flops) END AS rated_flops,
            CASE WHEN count(joules) = count(*) FILTER (WHERE told) THEN sum(joules) END AS joules,
@@ -283,7 +285,8 @@ SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.missi
        s.memory_bytes, CASE WHEN s.missing = 0 THEN s.joules END AS joules,
        s.joules / nullif(s.tokens, 0) AS joules_per_token,
        s.probe_s / nullif(s.train_s + s.evaluate_s + s.probe_s, 0) AS probe_share,
-       CASE WHEN s.missing = 0 THEN s.compile_s END AS compile_s
+       CASE WHEN s.missing = 0 THEN s.compile_s END AS compile_s,
+       CASE WHEN s.missing = 0 THEN s.refit_s END AS refit_s
 FROM grid_trial g JOIN summed s USING (trial);
 
 -- cell of a plan whose operator is one that the papers ran, whatever it is called here; arguments are those that the

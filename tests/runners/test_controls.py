@@ -4,19 +4,18 @@ import json
 import math
 
 import pytest
+from small_grammar import TRIAL
 
 from ablate import (
     AdamW,
     Alibi,
     ControlChange,
-    Grammar,
     Grid,
     LengthExtrapolation,
     Measure,
     Rotary,
     RunRequest,
     Training,
-    Trial,
     fox,
     gated_elements,
     integral,
@@ -43,18 +42,7 @@ from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
 
-BASE = Trial(
-    task=Grammar(
-        nouns=4,
-        verbs=4,
-        names=2,
-        prepositions=2,
-        topics=2,
-        context=16,
-        batch=4,
-        validation_windows=8,
-        agreement_pairs=8,
-    ),
+BASE = TRIAL.changed(
     model=llama2(layers=2, heads=2, width=32, feedforward_width=64),
     operator=softmax(),
     training=Training(steps=4, optimiser=AdamW(lr=1e-2)),

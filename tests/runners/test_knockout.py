@@ -1,17 +1,17 @@
 """Knock-outs in trials: what is planned, what is measured, and what stays as it was."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from small_grammar import TRIAL, Recorder, asking, run
 
 from ablate.grid import Grid, Measure, over
-from ablate.runners import AdamW, Cosine, Execution, Grammar, LengthExtrapolation, Training, Trial
+from ablate.runners import Cosine, Execution, LengthExtrapolation, Trial
 from ablate.runners.evaluations.evaluation import open_evaluations
 from ablate.runners.evaluations.knockout import Knockout, plan_knockout
 from ablate.runners.planning.knockouts import plan_knockouts
@@ -19,76 +19,11 @@ from ablate.runners.planning.survey import survey, walk
 from ablate.runners.tasks.task import ItemMeasurements, over_items, over_ratio
 from ablate.runners.training import train
 from ablate.runners.training.knockout import measure_again
-from ablate.runners.training.training_context import TrainingContext
 from ablate.runners.trial import build_model
 from ablate.store.files.layout import Layout
-from ablate.variants import Operator, Placement, fox, gpt2, principled, sliding_window, softmax, ssa
+from ablate.variants import Operator, Placement, fox, principled, sliding_window, softmax, ssa
 
 LOSS = Measure(name="loss", scale="linear", rope=0.03)
-TRIAL = Trial(
-    task=Grammar(
-        nouns=8,
-        verbs=4,
-        names=4,
-        prepositions=2,
-        topics=2,
-        context=16,
-        batch=8,
-        validation_windows=24,
-        agreement_pairs=4,
-    ),
-    model=gpt2(layers=2, heads=2, width=16, max_positions=64).changed(positions={"kind": "rotary"}),
-    operator=fox(),
-    training=Training(steps=6, optimiser=AdamW(lr=5e-3), schedule=Cosine(warmup=2), clip=1.0),
-)
-
-
-class Recorder(TrainingContext):
-    def __init__(self, stops: int = 0) -> None:
-        self.rows: list[tuple[Any, ...]] = []
-        self.logged: list[tuple[int, Mapping[str, float]]] = []
-        self.kept: list[tuple[int, dict[str, Any]]] = []
-        self.weights: Mapping[str, Tensor] = {}
-        self._stops = stops
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        self.logged.append((step, dict(values)))
-
-    def evaluation(
-        self, step: int, name: str, value: float, *, point: Mapping[str, float], items: int, se_items: float | None
-    ) -> None:
-        self.rows.append((step, name, value, tuple(sorted(point.items())), items, se_items))
-
-    def keep(self, step: int, state: Mapping[str, Any]) -> None:
-        del step
-        self.weights = state["model"]
-
-    def stop_requested(self) -> bool:
-        self._stops -= 1
-        return self._stops == 0
-
-    def save(self, step: int, state: Mapping[str, Any]) -> None:
-        self.kept.append((step, dict(state)))
-
-    def restore(self) -> tuple[int, dict[str, Any]] | None:
-        return self.kept[-1] if self.kept else None
-
-    def knocked(self) -> dict[str, tuple[Any, ...]]:
-        return {row[1]: row for row in self.rows if row[1].startswith("knockout.")}
-
-    def others(self) -> list[tuple[Any, ...]]:
-        return [row for row in self.rows if not row[1].startswith("knockout.")]
-
-
-def asking(trial: Trial, name: str = "loss", *sets: Sequence[str], **point: float) -> Trial:
-    asked = Knockout(name=name, point=point, sets=tuple(map(tuple, sets)))
-    return trial.changed(execution=trial.execution.changed(knockout=asked))
-
-
-def run(trial: Trial) -> Recorder:
-    found = Recorder()
-    train(trial.changed(execution=trial.execution.changed(keep_weights=True)), found)
-    return found
 
 
 def test_no_key_and_no_other_number_changes() -> None:
@@ -99,7 +34,8 @@ def test_no_key_and_no_other_number_changes() -> None:
     assert found.others() == plain.rows
     assert all(torch.equal(plain.weights[name], value) for name, value in found.weights.items())
     rows = found.knocked()
-    assert rows.keys() == {f"knockout.{each}.validation_loss" for each in ("none", "forgetting", "all")}
+    changes = ("none", "forgetting", "all", "uniform", "refit")
+    assert rows.keys() == {f"knockout.{each}.validation_loss" for each in changes}
     assert rows["knockout.none.validation_loss"][2:] == next(
         row[2:] for row in plain.rows if row[1] == "validation_loss" and row[0] == 6
     )
@@ -188,7 +124,7 @@ def test_a_stop_in_the_middle_loses_and_changes_nothing() -> None:
 
 def test_without_memory_the_trial_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = asking(TRIAL, "validation_loss", ["forgetting"])
-    calls = iter([None, torch.OutOfMemoryError("none left")])
+    calls = iter([None, torch.OutOfMemoryError("none left"), None, torch.OutOfMemoryError("none left")])
 
     def failing(*given: Any) -> Iterator[Any]:
         error = next(calls)
@@ -196,9 +132,9 @@ def test_without_memory_the_trial_still_ends(monkeypatch: pytest.MonkeyPatch) ->
             raise error
         yield from measure_again(*given)
 
-    monkeypatch.setattr("ablate.runners.training.loop.measure_again", failing)
+    monkeypatch.setattr("ablate.runners.training.knockout.measure_again", failing)
     found = run(trial)
-    assert found.knocked().keys() == {"knockout.none.validation_loss"}
+    assert found.knocked().keys() == {f"knockout.{each}.validation_loss" for each in ("none", "uniform")}
     assert found.others() == run(TRIAL).others()
 
 
@@ -220,7 +156,8 @@ def planned(of: Grid) -> dict[str, Knockout]:
 
 def test_a_cell_loses_each_component_all_and_what_its_baseline_has_not() -> None:
     found = planned(grid(baseline={"operator": "softmax"}))
-    assert found.keys() == {"head", "query", "SSA"}
+    assert found.keys() == {"softmax", "head", "query", "SSA"}
+    assert not found["softmax"].sets
     assert found["head"].sets == (*PARTS, ALL)
     assert found["SSA"].sets == (("score",),)
     assert (found["SSA"].name, dict(found["SSA"].point)) == ("loss", {})
@@ -241,8 +178,8 @@ def test_a_baseline_loses_what_its_variants_have_not() -> None:
 
 def test_layers_count_where_they_differ() -> None:
     operators = Placement(share=0.5).operators(ssa(), 2)
-    assert plan_knockout(LOSS, operators, [[softmax()] * 2]) == Knockout(name="loss", sets=(("score",),))
-    assert plan_knockout(LOSS, [softmax()] * 2, [operators]) is None
+    assert plan_knockout(LOSS, operators, [[softmax()] * 2], {}) == Knockout(name="loss", sets=(("score",),))
+    assert plan_knockout(LOSS, [softmax()] * 2, [operators], {}) == Knockout(name="loss")
 
 
 def test_lines_of_a_plan_say_what_is_measured_again(tmp_path: Path) -> None:
@@ -253,7 +190,8 @@ def test_lines_of_a_plan_say_what_is_measured_again(tmp_path: Path) -> None:
     for line in lines:
         trial = Trial.model_validate(line["spec"])
         assert trial.key == line["trial"]
-        assert (trial.execution.knockout is None) == (line["label"] == "softmax")
+        assert trial.execution.knockout is not None
+        assert bool(trial.execution.knockout.sets) == (line["label"] != "softmax")
 
 
 def test_without_a_measure_nothing_is_planned() -> None:

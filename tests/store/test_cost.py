@@ -40,7 +40,7 @@ def one(write: Write) -> None:
 def went_on(write: Write) -> None:
     """The second failed before a checkpoint of its own; nobody went on from it."""
     slower = {**COST, "steps": 30, "tokens": 3000, "flops": 24e9, "train_s": 14.0, "compile_s": 6.0}
-    slower |= {"compile_tokens": 100, "compile_flops": 8e8}
+    slower |= {"compile_tokens": 100, "compile_flops": 8e8, "refit_s": 1.5}
     write(1, COST, status="stopped", memory_bytes=99)
     write(2, {**COST, "steps": 7}, resumed=1, status="stopped", memory_bytes=1000)
     write(3, slower, resumed=1, memory_bytes=77)
@@ -106,7 +106,7 @@ def test_attempts_that_went_on_from_each_other_add_up(costs: dict[str, dict[str,
     assert row["tokens_per_s"] == pytest.approx(3900 / 10)  # the six seconds and the step that compiled apart
     assert row["flops_per_s"] == pytest.approx(31.2e9 / 10)
     assert row["flop_utilisation"] == pytest.approx(0.312)
-    assert (row["joules"], row["memory_bytes"], row["compile_s"]) == (100, 99, 6)
+    assert (row["joules"], row["memory_bytes"], row["compile_s"], row["refit_s"]) == (100, 99, 6, 1.5)
 
 
 @pytest.mark.parametrize(("name", "gone"), [("joules", {"joules", "joules_per_token"}), ("flops", {"flops_per_s"})])
@@ -122,7 +122,14 @@ def test_what_one_attempt_could_not_measure_is_null(
 def test_a_sum_over_an_attempt_that_left_no_record_is_null(costs: dict[str, dict[str, Any]]) -> None:
     row = costs["killed"]
     assert (row["attempts"], row["missing_attempts"]) == (2, 1)
-    assert {each for each in row if row[each] is None} == {"steps", "tokens", "train_s", "joules", "compile_s"}
+    assert {each for each in row if row[each] is None} == {
+        "steps",
+        "tokens",
+        "train_s",
+        "joules",
+        "compile_s",
+        "refit_s",
+    }
     assert (row["tokens_per_s"], row["joules_per_token"]) == (500, pytest.approx(0.05))
 
 

@@ -26,6 +26,7 @@ from ablate.variants import (
 )
 from ablate.variants.laws.examples import examples, named_operators
 from ablate.variants.laws.inputs import fit
+from ablate.variants.model.block import HeadScales
 from ablate.variants.model.knockout import changed_stages, components, differing_stages, is_removed, without
 
 NAMED = {operator.name: operator for operator in named_operators()}
@@ -82,6 +83,49 @@ def test_all_components_out_leave_softmax_with_the_same_weights(name: str) -> No
     after = model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[each], value) for each, value in after.items())
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_uniform_attention_is_softmax_of_queries_that_are_zero(name: str) -> None:
+    operator = NAMED[name]
+    model = trained(backbone_of(operator), [operator] * 2)
+    own = output(model)
+    with model.attend_uniformly():
+        found = output(model)
+    blind = rebuilt(model, [softmax()] * 2)
+    with torch.no_grad():
+        for block in blind.blocks():
+            queries = slice(block.attention.heads * block.attention.channels)
+            block.attention.qkv.weight[queries] = 0
+            if block.attention.qkv.bias is not None:
+                block.attention.qkv.bias[queries] = 0
+    torch.testing.assert_close(found, output(blind), rtol=1e-5, atol=1e-5)
+    assert torch.equal(output(model), own)
+
+
+def test_factors_of_heads_are_a_temperature_and_a_size() -> None:
+    warm = softmax().changed(transform={"kind": "temperature", "tau": {"init": 4.0, "link": "positive"}})
+    model = trained(backbone_of(softmax()).changed(positions=Rotary()), [warm] * 2)
+    sizes = torch.tensor([0.5, 3.0]).view(2, 1, 1)
+    with (
+        model.knock_out(["transform"]),
+        model.scale_heads([HeadScales(torch.full((2, 1, 1), 0.25), sizes), HeadScales(torch.tensor(0.25), sizes)]),
+    ):
+        found = output(model)
+    with torch.no_grad():
+        for block in model.blocks():
+            block.attention.out.weight.mul_(sizes.flatten().repeat_interleave(block.attention.channels))
+    torch.testing.assert_close(found, output(model), rtol=1e-5, atol=1e-5)
+
+
+def test_adjusted_numbers_compute_and_come_back() -> None:
+    cool, warm = (ssa().changed(score=ssa().score.changed(n=Number(init=each, link="positive"))) for each in (1.0, 2.0))
+    model = trained(backbone_of(cool), [cool] * 2)
+    own = output(model)
+    with model.adjust_numbers(lambda layer, numbers, _: {**numbers, "score.n": numbers["score.n"] * (1 + layer)}):
+        found = output(model)
+    assert torch.equal(found, output(rebuilt(model, [cool, warm])))
+    assert torch.equal(output(model), own)
 
 
 @pytest.mark.parametrize("name", [name for name, operator in NAMED.items() if len(components(operator)) > 1])

@@ -38,6 +38,13 @@ class AttentionTrace(NamedTuple):
     attended: AttentionOutput
 
 
+class HeadScales(NamedTuple):
+    """Factors of the heads of a layer, [H, 1, 1] each."""
+
+    query: Tensor
+    output: Tensor
+
+
 class Attention(nn.Module):
     """Projections, positions and one operator. Keys and values of grouped queries are repeated for their heads."""
 
@@ -50,6 +57,10 @@ class Attention(nn.Module):
         self.operator, self.positions = operator, backbone.positions
         self.replacement: Operator | None = None
         """If set, the operator that computes instead, with some stages at their default choice (`knockout.py`)."""
+        self.scales: HeadScales | None = None
+        """If set, prepared queries and the output are multiplied by it."""
+        self.adjust: Callable[[NumberValues, Tensor | None], NumberValues] | None = None
+        """If set, it returns the numbers that are used, from their values and the tokens that are present."""
         self.dropout = backbone.attention_dropout
         self.path = place.path
         self.added = backbone.head_outputs == "added"
@@ -79,14 +90,20 @@ class Attention(nn.Module):
         to the logits.
         """
         q, k, v = self._project(x)
-        numbers = self.numbers.values(q, x, present_tokens(mask))
+        present = present_tokens(mask)
+        numbers: NumberValues = self.numbers.values(q, x, present)
+        numbers = numbers if self.adjust is None else self.adjust(numbers, present)
         if self.replacement is not None:  # numbers may be projections from a query with its gate channels
             numbers = {name: numbers[name] for name in self.replacement.numbers()}
             if not self.replacement.gate.channels:
                 (q, _), (k, _) = split_gate(self.operator, q), split_gate(self.operator, k)
         q, k = prepare(self.computed, q, k, self.positions, numbers)
+        if self.scales is not None:
+            q = (q * self.scales.query).to(q.dtype)
         dropout = self.dropout if self.training else 0.0
         output = self._output(Heads(q, k, v, mask, bias, dropout), numbers)
+        if self.scales is not None:
+            output = (output * self.scales.output).to(output.dtype)
         joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
         return self.out(joined)  # type: ignore[no-any-return]
 

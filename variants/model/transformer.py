@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
 from ablate.variants.model.backbone import Backbone
-from ablate.variants.model.block import Attention, AttentionTrace, Block, LayerPosition, normalisation
-from ablate.variants.model.knockout import without
+from ablate.variants.model.block import Attention, AttentionTrace, Block, HeadScales, LayerPosition, normalisation
+from ablate.variants.model.knockout import UNIFORM, without
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.model.seeding import generator
 from ablate.variants.model.shapes import shapes_only
-from ablate.variants.operator import Operator, causal, distances
+from ablate.variants.operator import NumberValues, Operator, causal, distances
 from ablate.variants.paths.choose import PathName
 from ablate.variants.stages.positions import Positions
 
@@ -153,15 +153,44 @@ class Transformer(nn.Module):
 
         Numbers are computed first, those of these components dropped, and gate channels sliced off. Path is "auto".
         """
-        attentions = list(self._attentions())
-        before = [attention.replacement for attention in attentions]
-        for attention, left in zip(attentions, [without(each.operator, stages) for each in attentions], strict=True):
-            attention.replacement = None if left is attention.operator else left
+        operators = [each.operator for each in self._attentions()]
+        left = [without(each, stages) for each in operators]
+        with self._set("replacement", [None if new is own else new for new, own in zip(left, operators, strict=True)]):
+            yield
+
+    @contextmanager
+    def attend_uniformly(self) -> Iterator[None]:
+        """Give all visible keys one weight in every layer; all stages but the score are at their default choice."""
+        with self._set("replacement", [UNIFORM] * len(self.layers)):
+            yield
+
+    @contextmanager
+    def scale_heads(self, scales: Sequence[HeadScales]) -> Iterator[None]:
+        """Multiply queries, those of a gate too, and output of every head, by layer, bottom first."""
+        with self._set("scales", scales):
+            yield
+
+    @contextmanager
+    def adjust_numbers(self, adjust: Callable[[int, NumberValues, Tensor | None], NumberValues]) -> Iterator[None]:
+        """Compute with what `adjust` returns for the layer, the values of its numbers and the tokens that are present.
+
+        Tokens are as for `NumberParameters.values`.
+        """
+        with self._set("adjust", [partial(adjust, layer) for layer in range(len(self.layers))]):
+            yield
+
+    @contextmanager
+    def _set(self, name: str, values: Sequence[object]) -> Iterator[None]:
+        """Set an attribute of the attention of each layer; the values before come back."""
+        attentions = self._attentions()
+        before = [getattr(attention, name) for attention in attentions]
+        for attention, value in zip(attentions, values, strict=True):
+            setattr(attention, name, value)
         try:
             yield
         finally:
-            for attention, replacement in zip(attentions, before, strict=True):
-                attention.replacement = replacement
+            for attention, value in zip(attentions, before, strict=True):
+                setattr(attention, name, value)
 
     def _place(self, backbone: Backbone) -> None:
         self.backbone = backbone
