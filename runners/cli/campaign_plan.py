@@ -17,6 +17,7 @@ from ablate.runners.backends.slurm.submit.workload import plan_allocation
 from ablate.runners.output import format_count, line_width
 from ablate.runners.planning.control_plan import control_lines
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
+from ablate.runners.planning.operator_checks import Findings, OperatorChecks
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
@@ -59,6 +60,8 @@ class RunPlan:
     resolutions: tuple[Resolution, ...]
     controls: Mapping[str, Sequence[str]]
     """Lines about the controls of each grid."""
+    findings: Mapping[str, Findings]
+    """Findings about the operators of each grid."""
 
 
 @final
@@ -88,13 +91,14 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     options = options or PlanOptions()
     layout = Layout(request.root.resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    opening = Preflight(layout, retry=request.retry)
+    opening, checks = Preflight(layout, retry=request.retry), OperatorChecks()
     listed: list[CellPlan] = []
 
     def add_cell(grid: str, planned: Planned) -> None:
         counts = options.parameters(planned.trial) if options.parameters else (None, None)
         listed.append(CellPlan(grid, planned.label, planned.key, *counts))
         opening.add_cell(grid, planned)
+        checks.add_cell(grid, planned)
         if demands is not None:
             demands.add_cell(grid, planned)
 
@@ -121,6 +125,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
         controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
+        findings={grid.name: checks.findings(grid.name) for grid in grids},
     )
 
 
@@ -173,7 +178,7 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
     for each in plan.resolutions:
         if each.grid == name:
             yield from (f"  {line}" for line in resolution_lines(each))
-    yield from (f"  {line}" for line in plan.controls[name])
+    yield from (f"  {line}" for line in (*plan.controls[name], *plan.findings[name].lines))
 
 
 def _list_labels(labels: Sequence[str]) -> str:
@@ -211,4 +216,5 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
         "controls": {name: list(lines) for name, lines in plan.controls.items()},
+        "findings": {name: found.data for name, found in plan.findings.items()},
     }
