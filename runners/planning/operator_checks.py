@@ -10,7 +10,7 @@ from ablate.runners.output import slow_notice
 from ablate.runners.training.process_state import use_threads
 
 if TYPE_CHECKING:
-    from ablate.runners.planning.same_functions import Functions, LayeredCell, PlacedOperator, SameFunction
+    from ablate.runners.planning.same_functions import LayeredCell, SameFunction
     from ablate.runners.planning.starts import Movement, NumberStart
     from ablate.runners.trial import Trial
     from ablate.variants import Operator
@@ -117,7 +117,7 @@ class _GridChecks:
 
         if self._are_too_many("same functions"):
             return ()
-        cells, functions = self._list_cells(), Functions()
+        cells = self._list_cells()
         work = {
             each: each.operator.signals.count * each.size.heads * each.size.length**2
             for cell in cells
@@ -130,11 +130,7 @@ class _GridChecks:
                 f"have {most:,} weights, at most {MOST_ENTRIES:,}, and {MOST_ENTRIES // 8:,} in one"
             )
             return ()
-        known = [cell for cell in cells if all(self._knows(functions, each) for each in dict.fromkeys(place(cell)))]
-        return tuple(same_functions(known, functions))
-
-    def _knows(self, functions: "Functions", placed: "PlacedOperator") -> bool:
-        return self._try(placed.operator.label, partial(functions.number, placed)) is not None
+        return tuple(same_functions(cells, Functions(self._try)))
 
     def _list_cells(self) -> "list[LayeredCell]":
         """Cells of one model and length have one size, which all their operators take."""

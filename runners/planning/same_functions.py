@@ -6,9 +6,9 @@ functions of its layers; only cells that are equal in everything else are compar
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import torch
@@ -71,10 +71,11 @@ def place(cell: LayeredCell) -> tuple[PlacedOperator, ...]:
 
 def same_functions(cells: Sequence[LayeredCell], functions: "Functions") -> Iterator[SameFunction]:
     """Yield the groups of cells that compute the same function, and cells that compute that of a documented limit."""
+    stated = [(known.name, limit.to) for known in catalogue().values() for limit in known.limits]
+    limits = dict.fromkeys([softmax(), *filter(None, (functions.attempt(*each) for each in stated))])
     groups = defaultdict[tuple[object, ...], list[LayeredCell]](list)
     for cell in cells:
         groups[cell.rest, cell.size, functions.of(cell)].append(cell)
-    limits = dict.fromkeys((softmax(), *(limit.to() for known in catalogue().values() for limit in known.limits)))
     for group in groups.values():
         like = _limit_of(group, limits, functions)
         if len(group) > 1 or like:
@@ -111,25 +112,36 @@ def _stages(operator: Operator) -> Operator:
 
 @final
 class Functions:
-    """Numbers for the functions of operators: equal if they agree."""
+    """Numbers for the functions of operators: equal if they agree.
 
-    def __init__(self) -> None:
+    `attempt` computes something by its label, which may be a user's code; None if that fails. Such a function has a
+    number of its own.
+    """
+
+    def __init__(self, attempt: Callable[[str, Callable[[], Any]], Any]) -> None:
+        self.attempt = attempt
         self._found: dict[tuple[PlacedOperator, bool], int] = {}
         self._known: dict[tuple[LayerSize, bool], list[Array]] = defaultdict(list)
 
     def of(self, cell: LayeredCell, *, drawn: bool = True) -> tuple[int, ...]:
         """Return the function of each layer; without `drawn`, trained numbers are at their start."""
-        return tuple(self.number(each, drawn=drawn) for each in place(cell))
+        return tuple(self._number(each, drawn) for each in place(cell))
 
-    def number(self, each: PlacedOperator, *, drawn: bool = True) -> int:
-        """Return the number of the function of an operator; `drawn` as in `of`."""
+    def _number(self, each: PlacedOperator, drawn: bool) -> int:  # noqa: FBT001
         if (each, drawn) not in self._found:
-            known, (sums, size) = self._known[each.size, drawn], _summarise(each, drawn=drawn)
-            apart = np.abs(np.array(known).reshape(-1, _SUMS) - sums).max(1, initial=0.0)
-            self._found[each, drawn] = found = int(np.argmax([*(apart <= TOLERANCE * size), True]))
-            if found == len(known):
-                known.append(sums)
+            summary = self.attempt(each.operator.label, partial(_summarise, each, drawn=drawn))
+            self._found[each, drawn] = (
+                -1 - len(self._found) if summary is None else self._look_up(each, drawn, *summary)
+            )
         return self._found[each, drawn]
+
+    def _look_up(self, each: PlacedOperator, drawn: bool, sums: Array, size: float) -> int:  # noqa: FBT001
+        known = self._known[each.size, drawn]
+        apart = np.abs(np.array(known).reshape(-1, _SUMS) - sums).max(1, initial=0.0)
+        found = int(np.argmax([*(apart <= TOLERANCE * size), True]))
+        if found == len(known):
+            known.append(sums)
+        return found
 
 
 def _summarise(each: PlacedOperator, *, drawn: bool) -> tuple[Array, float]:

@@ -15,6 +15,7 @@ from ablate import (
     Grid,
     Ground,
     LengthExtrapolation,
+    Limit,
     LogScore,
     NoPositions,
     Number,
@@ -26,6 +27,7 @@ from ablate import (
     integral,
     integral_control,
     llama2,
+    named_operator,
     over,
     sliding_window,
     softmax,
@@ -158,6 +160,20 @@ def test_an_operator_that_cannot_be_computed_is_one_finding_and_others_are_check
     assert "Moody" in line
     assert ("not today" in line) is (mood == "raises")
     assert "\n" not in line
+
+
+def test_a_limit_that_cannot_be_made_or_computed_is_a_finding_and_cells_are_compared(tmp_path: Path) -> None:
+    def unmade() -> Operator:
+        raise ZeroDivisionError
+
+    @named_operator("beyond", limits=(Limit("a", {}, unmade), Limit("b", {}, lambda: Operator(score=Moody()))))
+    def limited() -> Operator:
+        """Softmax with limits that fail."""
+        return Operator(name="limited")
+
+    found = findings(tmp_path, [softmax(), sliding_window(size=32), ssa()])
+    assert [each["cells"] for each in found["same_functions"]] == [("cell 0", "cell 1")]
+    assert ["ZeroDivisionError" in line for line in found["unchecked"]] == [True, False]
 
 
 def test_an_optimiser_that_cannot_be_tried_is_a_finding_and_functions_are_checked(tmp_path: Path) -> None:
