@@ -186,4 +186,5 @@ def _by_stages(rows: Rows) -> dict[frozenset[str], Mapping[int, Change]]:
 
 
 def _list(stages: Iterable[str]) -> str:
-    return " and ".join(sorted(stage.replace("_", " ") for stage in stages))
+    *others, last = sorted(stage.replace("_", " ") for stage in stages)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -45,8 +45,8 @@ def describe_removal(
     "off": below a tenth of the band in every run. "on": at least the band in every run, for the worse; for the better,
     it is on and hurts. "mixed": off in some runs and the band or more in others, or the band or more with both signs.
     "faint": otherwise. "unknown": no run, a change that is not finite, or one that its items leave open. They do
-    if two standard errors over them exceed a tenth of the band, unless the change exceeds the band by as much. An error
-    of None leaves it open.
+    if two standard errors over them exceed a tenth of the band, unless the change exceeds that tenth by as much: it is
+    then not off, and its size counts as measured. An error of None leaves it open.
     """
     if not 0 < band < math.inf:
         raise ValueError(f"the band is {band}; it is a positive number")
@@ -55,7 +55,7 @@ def describe_removal(
     error = np.array([math.nan if e is None else e for e, counts in zip(errors, kept, strict=True) if counts], float)
     low, high = (float(change.min()), float(change.max())) if len(change) else (math.nan, math.nan)
     doubt, size = _ERRORS * error, np.abs(change)
-    open_ = ~((doubt <= OFF * band) | (size - doubt >= band))  # an error of NaN leaves it open
+    open_ = ~((doubt <= OFF * band) | (size - doubt >= OFF * band))  # an error of NaN leaves it open
     if not len(change) or not np.isfinite(change).all():
         return KnockoutResult("unknown", len(change), low, high)
     if open_.any():

@@ -47,7 +47,8 @@ def test_too_few_items_leave_it_open() -> None:
     assert (found.word, found.items) == ("unknown", 400)
     assert describe_removal([0.0005], [None], BAND, items=[100]) == ("unknown", 1, 0.0005, 0.0005, None)
     assert describe_removal([0.8], [0.02], BAND, items=[100]).word == "on"
-    assert describe_removal([0.031], [0.002], BAND, items=[100]).word == "unknown"
+    assert describe_removal([0.031], [0.002], BAND, items=[100]).word == "on"
+    assert describe_removal([0.031], [0.015], BAND, items=[100]).word == "unknown"  # it may be off
 
 
 def test_the_items_that_would_do_do() -> None:
