@@ -64,7 +64,7 @@ def _read_values(store: Store, grid: str, paths: Mapping[str, str]) -> dict[str,
     members = ["$" + "".join(quoting.member(name)[1:] for name in path.split(".")) for path in paths.values()]
     rows = store.sql(query, {"grid": grid, "members": members}).rows() if paths else []
     return {
-        name: {cell: json.loads(found[at]) for cell, found in rows if found[at] is not None}
+        name: {cell: json.loads(fields[at]) for cell, fields in rows if fields[at] is not None}
         for at, name in enumerate(paths)
     }
 

@@ -45,8 +45,8 @@ def describe_removal(
     "off": below a tenth of the band in every run. "on": at least the band in every run, for the worse; for the better,
     it is on and hurts. "mixed": off in some runs and the band or more in others, or the band or more with both signs.
     "faint": otherwise. "unknown": no run, a change that is not finite, or one that its items leave open. They do
-    if two standard errors over them exceed a tenth of the band, unless the change exceeds that tenth by as much: it is
-    then not off, and its size counts as measured. An error of None leaves it open.
+    if two standard errors over them exceed a tenth of the band. A change that exceeds that tenth by as much is not off,
+    and its size counts as measured. An error of None leaves it open.
     """
     if not 0 < band < math.inf:
         raise ValueError(f"the band is {band}; it is a positive number")
