@@ -37,6 +37,7 @@ ARROWS: Final = " An arrow marks a bar that goes on beyond the axis."
 _LINE: Final = 26  # letters of a name in one line
 _ROOMY: Final = 12  # up to here names may have several lines
 _EMPTY: Final = 74  # pixels of a figure without its rows
+_LEAST_ROWS: Final = 2  # with fewer, plotly draws the title of the axis over its numbers
 
 
 def worth_showing(found: pl.DataFrame, measure: GridMeasure, of: str = "difference") -> pl.DataFrame:
@@ -165,7 +166,7 @@ def _row(place: int, row: Mapping[str, Any], look: CellLook, scale: str) -> list
 def _height(names: Sequence[str], row: int = 30) -> int:
     """Pixels of a figure with a row per name, each as high as the name with the most lines needs."""
     lines = max((name.count("<br>") for name in names), default=0)
-    return _EMPTY + (18 * lines + row) * max(len(names), 1)
+    return _EMPTY + (18 * lines + row) * max(len(names), _LEAST_ROWS)
 
 
 def _limit(found: pl.DataFrame, measure: GridMeasure) -> float:
