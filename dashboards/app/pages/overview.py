@@ -33,6 +33,13 @@ from ablate.store.statistics.arms import more_seeds_help
 from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 _MOST_STEPS: Final = 8
+_ANSWERS: Final = {
+    "on": "ablate evaluate --knockout, if weights were kept; else new trials measure it",
+    "control": 'controls="auto" in the Grid, then ablate run SPEC',
+    "finished": "longer=2 in the Grid, then ablate run SPEC",
+    "tuned": 'over("training.optimiser.lr", [three levels or more], tune=True) among the axes, then ablate run SPEC',
+}
+"""What answers a check that is unknown."""
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
@@ -250,6 +257,10 @@ def _verdict_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {about.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
+    claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
+    for name, how in _ANSWERS.items():
+        if n := claims.filter(pl.col(name) == "unknown").height:
+            yield f"answer the check {name} of {count(n, 'claim')}", "without it no claim is a headline", how
 
 
 OVERVIEW = AppPage(
