@@ -22,9 +22,9 @@ def why(
 ) -> dict[str, Any]:
     """Explain the verdict of `cell` (a key or a label), of a nuisance axis at any level.
 
-    The columns of `judge` and `basis`, `better` of the measure, `checks` as dicts, and `controls`: its row of
-    `beyond_controls`. `items` has the fields of `ItemBars` if both arms recorded values of the same items. Raises as
-    `verdicts` does, and SpecError for a baseline or a control.
+    The columns of `judge` and `basis`, `better` of the measure, the grid's `variance`, `checks` as dicts, and
+    `controls`: its row of `beyond_controls`. `items` has the fields of `ItemBars` if both arms recorded values of the
+    same items. Raises as `verdicts` does, and SpecError for a baseline or a control.
     """
     grid_measure = measure_of(store, grid, measure)
     compared, key = compared_runs(store, grid, grid_measure, baseline=baseline), baseline_of(store, grid, cell)
@@ -39,7 +39,7 @@ def why(
     judged = judge(store, grid, baseline=baseline, measure=measure)
     row = judged.rows.filter(cell=key).join(based_on, on="cell").row(0, named=True)
     tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()
-    row |= {"better": grid_measure.better, "controls": tests[0] if tests else None}
+    row |= {"better": grid_measure.better, "variance": grid_measure.variance, "controls": tests[0] if tests else None}
     row["checks"] = [check._asdict() for check in judged.checks[key]]
     kept = _item_differences(store, grid, grid_measure, (key, theirs))
     if kept.is_empty():
@@ -110,7 +110,10 @@ def _variance(row: Mapping[str, Any]) -> str:
         return "unknown"
     error, own = (f"{_number(row[f'{of}error'])} with {_number(row[f'{of}freedom'])}" for of in ("", "own_"))
     basis = f"standard error {error} degrees of freedom"
-    return f"its own, {basis}" if own == error else f"shared by the comparisons, {basis}; its own runs give {own}"
+    larger = ", the larger one" if row["variance"] == "shared" else ""
+    return (
+        f"its own{larger}, {basis}" if own == error else f"shared by the comparisons, {basis}; its own runs give {own}"
+    )
 
 
 def _size(row: Mapping[str, Any]) -> str:
