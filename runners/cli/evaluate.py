@@ -13,9 +13,10 @@ from ablate.runners.cli.resolve import find_several, open_campaign, require_trus
 from ablate.runners.output import format_count, slow_notice, tell, write_json, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ablate.runners.evaluations import Evaluation
+    from ablate.runners.evaluations.knockout import Knockout
     from ablate.runners.posthoc.evaluate import Outcome, Result
     from ablate.runners.posthoc.trained_model import Kept
     from ablate.store.store import Store
@@ -36,6 +37,10 @@ class EvaluationFlags:
     include
         The folder with the YAML files of these tasks and their data; default lm-evaluation-harness's own tasks, as far
         as their data are on this machine.
+    knockout
+        Measure once more without parts of the operators, as the end of a training does (docs/evaluating.md).
+    measure
+        The measure of --knockout: loss, or mse@sigma_f=5; default that of the trial's grid.
     again
         Make evaluations once more that were made before; what they find replaces what was found.
     other_code
@@ -47,6 +52,8 @@ class EvaluationFlags:
     by: Annotated[Path | None, Parameter(name="--with")] = None
     lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
     include: Path | None = None
+    knockout: Flag = False
+    measure: str | None = None
     again: Flag = False
     other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False
     device: Literal["auto", "cpu", "cuda"] | None = None
@@ -91,7 +98,8 @@ def evaluate(
                 import_spec_file(file)
             else:
                 tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
-        wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*given, *code])
+        knockouts = _find_knockouts(store, models, by, results)
+        wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*given, *code], knockouts)
         try:
             results += evaluate_trials(store, models, wanted, tell)
         finally:
@@ -112,8 +120,12 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
 
     if flags.include is not None and not flags.lm_eval:
         raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
-    if flags.by is None and not flags.lm_eval:
-        raise SpecError("evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK...")
+    if flags.measure is not None and not flags.knockout:
+        raise SpecError("--measure is that of --knockout; add it, or leave --measure out")
+    if flags.by is None and not flags.lm_eval and not flags.knockout:
+        raise SpecError(
+            "evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK..., or --knockout"
+        )
     evaluations = () if flags.by is None else evaluations_of(flags.by)
     if flags.lm_eval:
         try:
@@ -138,6 +150,23 @@ def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
         except NotFoundError as error:
             without.append(Result(key, None, None, "failed", message=str(error), problem=error))
     return found, without
+
+
+def _find_knockouts(
+    store: "Store", models: "Sequence[Kept]", flags: EvaluationFlags, results: "list[Result]"
+) -> "Mapping[str, Sequence[Knockout]]":
+    """Return the knock-outs of each trial, and add to `results` why others have none."""
+    if not flags.knockout:
+        return {}
+    from ablate.runners.posthoc.evaluate import Result
+    from ablate.runners.posthoc.planned_knockouts import find_knockouts
+
+    found = find_knockouts(store, [each.key for each in models], flags.measure)
+    results += [
+        Result(trial, "knockout", None, "failed", message=str(error), problem=error)
+        for trial, error in found.problems.items()
+    ]
+    return found.planned
 
 
 def _ingest(store: "Store") -> None:

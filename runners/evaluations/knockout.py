@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_validator
 
@@ -25,6 +25,7 @@ Levels = Mapping[tuple[Any, ...], set[Axes]]
 class Knockout(Spec):
     """The measure that a trial takes again at its end with parts of its operator changed; planning writes it."""
 
+    kind: Literal["knockout"] = "knockout"
     name: Name
     """The name of the measure, an evaluation's or one that training logs per step."""
     point: Annotated[dict[Name, float], FROZEN] = FrozenDict()
@@ -45,6 +46,11 @@ class Knockout(Spec):
     def fits(self, row: Measurements) -> bool:
         """Return True if a row is of this measure at this point."""
         return row.name == self.name and self.point.items() <= row.point.items()
+
+    def join(self, other: Self) -> Self:
+        """Return the knock-outs of both, which are of one measure."""
+        sets = dict.fromkeys((*self.sets, *other.sets))
+        return self.changed(sets=tuple(sets), means={**other.means, **self.means})
 
     def means_by_stage(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
         """Return `means` apart for each stage."""

@@ -4,10 +4,10 @@ A number is finer if it varies along more axes than in another cell of the grid 
 numbers. It is compared with what the cell meets, if that is coarser, else with the coarsest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ablate.grid import Grid
+from ablate.grid import Grid, Measure
 
 if TYPE_CHECKING:
     from ablate.runners.evaluations.knockout import Knockout
@@ -15,21 +15,25 @@ if TYPE_CHECKING:
 
 
 def plan_knockouts(grid: Grid, operators: "Mapping[str, Sequence[Operator]]") -> "dict[str, Knockout]":
-    """Return the knock-outs of each cell of `grid`; `operators` are those of its layers, by cell.
-
-    A baseline meets each cell that is compared with it.
-    """
-    # here: grids without a Trial need no torch
-    from ablate.runners.evaluations.knockout import find_levels, plan_knockout
-
+    """Return the knock-outs of each cell of `grid`; `operators` are those of its layers, by cell."""
     if grid.measure is None or not operators:
         return {}
     counts = grid.enumeration
+    return plan_cells(grid.measure, lambda cell: counts.baselines.get(cell, counts.baseline), operators)
+
+
+def plan_cells(
+    measure: Measure, baseline_of: Callable[[str], str | None], operators: "Mapping[str, Sequence[Operator]]"
+) -> "dict[str, Knockout]":
+    """Return the knock-outs of each cell. A baseline meets each cell that is compared with it."""
+    # here: grids without a Trial need no torch
+    from ablate.runners.evaluations.knockout import find_levels, plan_knockout
+
     others: dict[str, dict[Sequence[Operator], None]] = {}
     for cell, own in operators.items():
-        baseline = counts.baselines.get(cell, counts.baseline)
-        if baseline is not None and baseline != cell:
+        baseline = baseline_of(cell)
+        if baseline is not None and baseline in operators and baseline != cell:
             others.setdefault(cell, {})[operators[baseline]] = None
             others.setdefault(baseline, {})[own] = None
     levels = find_levels(each for own in operators.values() for each in own)
-    return {cell: plan_knockout(grid.measure, own, others.get(cell, ()), levels) for cell, own in operators.items()}
+    return {cell: plan_knockout(measure, own, others.get(cell, ()), levels) for cell, own in operators.items()}

@@ -1,8 +1,8 @@
-"""Evaluate finished trials with evaluations that their specs do not have."""
+"""Evaluate finished trials with evaluations and knock-outs that their specs do not have."""
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, S
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_entry import WorkerEntry, present_reference
 from ablate.runners.evaluations import Evaluation
+from ablate.runners.evaluations.knockout import Knockout, row_name
 from ablate.runners.posthoc import evaluation_records as records
 from ablate.runners.posthoc.evaluation_records import Coordinates, Coverage, coordinates, coverage
 from ablate.runners.posthoc.trained_model import (
@@ -24,7 +25,7 @@ from ablate.runners.posthoc.trained_model import (
 )
 from ablate.runners.provenance.code import Codes, spec_module_name
 from ablate.runners.provenance.specfile import import_spec_file
-from ablate.runners.tasks.task import Items, Measurements
+from ablate.runners.tasks.task import Items, Measurements, row_words
 from ablate.store.files.error_texts import message_of
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
@@ -45,6 +46,8 @@ class Wanted(NamedTuple):
     """True to evaluate a model that the present code computes differently."""
     files: Sequence[Path] = ()
     """The spec files that were loaded for the trials and the evaluations."""
+    knockouts: Mapping[str, Sequence[Knockout]] = {}
+    """The knock-outs of each trial, by key."""
 
 
 class Result(NamedTuple):
@@ -120,8 +123,9 @@ def _describe_failure(key: str, label: str | None, evaluation: str | None, error
 def _evaluate_trial(
     store: Store, kept: Kept, wanted: Wanted, codes: Codes, tell: Callable[[str], None]
 ) -> Iterator[Result]:
-    missing = []
-    for spec in wanted.evaluations:
+    missing = list[Evaluation | Knockout]()
+    asked: list[Evaluation | Knockout] = [*wanted.evaluations, *wanted.knockouts.get(kept.key, ())]
+    for spec in asked:
         record = records.read_record(store.layout, (kept.key, kept.number, spec.key))
         if record is not None and not wanted.again:
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.ended))
@@ -135,7 +139,7 @@ def _evaluate_trial(
     changed = _find_changes(trained, store, wanted, tell)
     own = {each.key for each in trained.trial.evaluations}
     for spec in missing:
-        if spec.key in own:
+        if spec.key in own or (isinstance(spec, Knockout) and _is_recorded(store, kept.key, spec)):
             words = "it is part of the trial and was made by its training"
             yield Result(kept.key, spec.label, spec.key, "own", message=words)
             continue
@@ -149,7 +153,7 @@ def _evaluate_trial(
 
 
 def _judge(
-    store: Store, trained: TrainedModel, spec: Evaluation, wanted: Wanted, changed: list[str], codes: Codes
+    store: Store, trained: TrainedModel, spec: Evaluation | Knockout, wanted: Wanted, changed: list[str], codes: Codes
 ) -> Result:
     key, number = trained.kept.key, trained.kept.number
     place = (key, number, spec.key)
@@ -158,14 +162,17 @@ def _judge(
             stack.enter_context(records.lock_attempt(store.layout, key, number))
         except EnvironmentProblem as error:  # concerns this attempt's folder only
             return _describe_failure(key, spec.label, spec.key, error)
-        trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
-        trained = replace(trained, trial=trial, sources=codes.sources(trial))
         began = time.perf_counter()
-        judge = spec.open(trial.task)
-        planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in judge.subjects.items()}}
-        rows = frozenset((name, coordinates(point)) for name, points in planned.items() for point in points)
-        _require_new(store, place, rows, again=wanted.again)
-        found, data = trained.evaluate(judge)
+        if isinstance(spec, Knockout):
+            found, data = _knock_out(trained, spec), None
+        else:
+            trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
+            trained = replace(trained, trial=trial, sources=codes.sources(trial))
+            judge = spec.open(trial.task)
+            planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in judge.subjects.items()}}
+            rows = frozenset((name, coordinates(point)) for name, points in planned.items() for point in points)
+            _require_new(store, place, rows, again=wanted.again)
+            found, data = trained.evaluate(judge)
         result = records.EvaluationRecord(
             [each for each in found if isinstance(each, Measurements)],
             [each for each in found if isinstance(each, Items)],
@@ -177,6 +184,23 @@ def _judge(
         for other in covered:
             records.forget(store.layout, (key, number, other))
     return Result(key, spec.label, spec.key, "made", result.measured)
+
+
+def _knock_out(trained: TrainedModel, asked: Knockout) -> list[Measurements | Items]:
+    found = trained.knock_out(asked)
+    if not found:
+        raise SpecError(
+            f"trial {trained.kept.key[:8]} itself neither evaluates nor logs {row_words(asked.name, asked.point)}; "
+            "name a measure of its task or its evaluations with --measure"
+        )
+    return found
+
+
+def _is_recorded(store: Store, trial: str, asked: Knockout) -> bool:
+    """Return True if the training of a trial has measured these knock-outs."""
+    query = "SELECT point FROM v_evaluation WHERE trial = $trial AND name = $name AND later IS NULL"
+    points = store.sql(query, {"trial": trial, "name": row_name(["uniform"], asked.name)})["point"].to_list()
+    return any(asked.point.items() <= dict(point).items() for point in points)
 
 
 def _find_changes(trained: TrainedModel, store: Store, wanted: Wanted, tell: Callable[[str], None]) -> list[str]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from ablate.runners.attempts.manifest import submission_id
 from ablate.runners.evaluations import Evaluation
+from ablate.runners.evaluations.knockout import Knockout
 from ablate.runners.posthoc.trained_model import TrainedModel
 from ablate.runners.tasks.task import Items, Measurements
 from ablate.store.files.atomic import environment_problem, is_temporary, make_directory, write_atomic, write_json
@@ -97,7 +98,7 @@ def read_others(layout: Layout, place: Place) -> dict[str, Coverage]:
 
 
 def write_evaluation(
-    layout: Layout, trained: TrainedModel, spec: Evaluation, result: EvaluationRecord, changed: list[str]
+    layout: Layout, trained: TrainedModel, spec: Evaluation | Knockout, result: EvaluationRecord, changed: list[str]
 ) -> None:
     """Publish an evaluation, under the lock; SpecError if it measures nothing, or one thing twice."""
     place = (trained.kept.key, trained.kept.number, spec.key)

@@ -15,9 +15,12 @@ from ablate.grid import spec_error
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.checkpoint import load_checkpoint
 from ablate.runners.evaluations import Judge
+from ablate.runners.evaluations.evaluation import open_evaluations
+from ablate.runners.evaluations.knockout import Knockout
 from ablate.runners.execution.repro import ValueAddress, ValueDifference, differences
 from ablate.runners.provenance.code import Codes, changed_since
 from ablate.runners.tasks.task import Items, Measurements
+from ablate.runners.training.knockout import Subject, knock_out
 from ablate.runners.training.process_state import contain, use_threads
 from ablate.runners.training.rank_launcher import device_of
 from ablate.runners.trial import Trial, build_model
@@ -76,6 +79,14 @@ class TrainedModel:
         (spec,) = self.trial.evaluations
         with self.evaluation_context(), self.model.use_positions(spec.positions(self.trial.model)):
             return list(judge.evaluate(self.predict)), judge.record
+
+    def knock_out(self, asked: Knockout) -> list[Measurements | Items]:
+        """Measure the knock-outs; empty if nothing of the trial yields their measure."""
+        trial = self.trial.changed(execution=self.trial.execution.changed(knockout=asked))
+        with self.evaluation_context():
+            judges = open_evaluations(trial.task, trial.evaluations)
+            subject = Subject(trial, self.model, trial.task.open(), judges, self.predict)
+            return list(knock_out(subject, lambda _: None))
 
 
 def find_kept(layout: Layout, key: str) -> Kept:
