@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
 
 from ablate.grid.axis import Dimension, Scalar
+from ablate.grid.baselines import Agreement, find_baselines
 from ablate.grid.columns import Columns
-from ablate.grid.control import CellTrial, Controls, Wanted, check_wanted, find_controls
+from ablate.grid.control import CellTrial, ControlCell, Controls, Wanted, check_wanted, find_controls
 from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from ablate.grid.errors import SpecError
+from ablate.grid.longer import LongerCell, check_longer, find_longer
 from ablate.grid.measure import LearningCriterion, Measure
 from ablate.grid.names import require_slug, some
 from ablate.grid.part import Part
@@ -50,6 +52,8 @@ class Planned(NamedTuple):
     """The kind of explanation of a control; None for other cells."""
     tune: tuple[str, ...] = ()
     """Names of the nuisance axes that apply to the cell: it is compared at its own best level of these."""
+    longer: str | None = None
+    """The key of the cell that this one trains longer; None for other cells."""
 
 
 class GridCount(NamedTuple):
@@ -64,24 +68,6 @@ class GridCount(NamedTuple):
     """Title, unit and lower bound of recorded values by name, as trials say in `row_infos()`."""
 
 
-class _Agreement(NamedTuple):
-    """How far a cell agrees with the baseline that a grid names."""
-
-    agrees: int
-    """Axes of the baseline on which it agrees."""
-    label: str
-    cell: str
-    others: tuple[Scalar, ...]
-    """Its levels on the other axes that are not tuned; None if an axis does not apply."""
-    tuned: tuple[Scalar, ...]
-    """Its levels on the nuisance axes."""
-
-    def fits(self, baseline: "_Agreement") -> bool:
-        """Return True if both have the same level on every axis that applies to both."""
-        pairs = zip(self.others, baseline.others, strict=True)
-        return all(mine is None or its is None or mine == its for mine, its in pairs)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Grid:
@@ -91,7 +77,8 @@ class Grid:
     `baseline` selects the cell to compare with, as {axis name: label or value}. If several cells have these levels,
     each other cell is compared with the one that has its levels on all other axes. `measure` says what is compared.
     `controls` adds the simplest explanations of what cells change: "auto" for all that their trials offer, or a list of
-    labels of these and of `ControlChange`. `learned` says which runs learned, where some do not.
+    labels of these and of `ControlChange`. `learned` says which runs learned, where some do not. `longer=2` adds the
+    baseline and the best variant, trained twice as long, once a run finds in the campaign which variant is the best.
     `a | b` has the cells of both. Raises `SpecError` at once for an invalid grid, and during enumeration for an
     invalid cell.
     """
@@ -109,6 +96,10 @@ class Grid:
     """Where runs learn or do not, tables show how often, and how well once they have."""
     variance: Literal["own", "shared"] = "own"
     """Whether comparisons share degrees of freedom; a choice before any result, for 3 to 5 seeds."""
+    longer: int | None = None
+    """Cells that are no variants: a baseline and the best variant, trained so many times as long."""
+    chosen: tuple[str, ...] = ()
+    """Which cells these are, by key; a run finds them in its campaign."""
     joined: tuple["Grid", ...] = ()
     """Further grids of a union; made by `|`."""
     overrides: tuple[str, ...] = ()
@@ -138,14 +129,14 @@ class Grid:
         for part in self.parts:
             part.check()
         self._check_axes()
+        check_longer(self.name, self.base, self.longer, compares=self.measure is not None and bool(self.baseline))
 
     def cells(self) -> Iterator[Planned]:
         """Yield the first trial of every cell, in order of declaration (the last axis fastest)."""
         for cell in self._cells.all(Counter()):
             row = self.columns.row(cell.place.part, cell.picks)
             yield self._plan_trial(cell, cell.trial, row, next(iter(self.seeds)))
-        for key in self.controlled.cells:
-            yield self._plan_control(key, next(iter(self.seeds)))
+        yield from self._added.values()
 
     def enumerate(self) -> Iterator[Planned]:
         """Yield every trial cell by cell in one pass."""
@@ -154,15 +145,15 @@ class Grid:
             for number, seed in enumerate(self.seeds):
                 trial = self._cells.build(cell.place.part, cell.picks, seed) if number else cell.trial
                 yield self._plan_trial(cell, trial, row, seed)
-        for key in self.controlled.cells:
+        for added in self._added.values():
             for seed in self.seeds:
-                yield self._plan_control(key, seed)
+                yield _with_seed(added, seed)
 
     def trials(self) -> Iterator[Planned]:
         """Yield every trial in execution order: all cells with the first seed, then with the second, and so on.
 
         Within a seed, cells come in the pseudo-random order of their keys, so a grid that stops half way is balanced;
-        controls come last.
+        controls and cells that are trained longer come last.
         All cells are built before the first trial; `enumerate` does not.
         """
         for seed in self.seeds:
@@ -171,13 +162,13 @@ class Grid:
                 trial = self._cells.build(place.part, picks, seed)
                 cell = Cell(place, picks, self.columns.label(place.part, picks), trial, key.hex())
                 yield self._plan_trial(cell, trial, self.columns.row(place.part, picks), seed)
-            for control in sorted(self.controlled.cells):
-                yield self._plan_control(control, seed)
+            for added in sorted(self._added):
+                yield _with_seed(self._added[added], seed)
 
     def header(self) -> dict[str, Any]:
         """Return the content of `grids/<name>.json`: the grid as JSON data with counts. It enumerates all cells."""
         seeds, counts = list(self.seeds), self.enumeration
-        cells = len(counts.cells) + len(self.controlled.cells)
+        cells = len(counts.cells) + len(self._added)
         return {
             "schema": HEADER_SCHEMA,
             "grid": self.name,
@@ -200,14 +191,15 @@ class Grid:
             **({"controls": self.offered.data()} if self.measure and self.baseline else {}),
             **({"learned": self.learned.data()} if self.learned else {}),
             **({"variance": self.variance} if self.variance != "own" else {}),
+            **({"longer": self._data_of_longer()} if self.longer else {}),
         }
 
     def __or__(self, other: "Grid") -> "Grid":
         """Join the cells of both grids, equal ones once, under the name a-b.
 
-        Seeds, measure, variance and what says that runs learned must be the same.
+        Seeds, measure, variance, `longer` and what says that runs learned must be the same.
         """
-        for what in ("seeds", "measure", "learned", "variance"):
+        for what in ("seeds", "measure", "learned", "variance", "longer"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
                 raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
@@ -231,7 +223,7 @@ class Grid:
         Raises SpecError for an unknown field, and for the base, axes or rules of a union, which has several.
         """
         own = ["base", "axes", "rules"]
-        known = ["name", "seeds", "baseline", "measure", "controls", "learned", "variance"]
+        known = ["name", "seeds", "baseline", "measure", "controls", "learned", "variance", "longer"]
         known += [] if self.joined else own
         for name in fields:
             if self.joined and name in own:
@@ -272,7 +264,7 @@ class Grid:
     def enumeration(self) -> GridCount:
         """Every cell in execution order, the counts of the rules, and the baseline's key. It enumerates all cells."""
         pruned: Pruned = Counter()
-        cells, agreed = [], list[_Agreement]()
+        cells, agreed = [], list[Agreement]()
         rows: dict[RowInfo, None] = {}
         for cell in self._cells.all(pruned):
             cells.append((bytes.fromhex(cell.key), cell.place))
@@ -282,8 +274,10 @@ class Grid:
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())
                 row = self.columns.row(part, picks)
                 others, tuned = (tuple(row[name] for name in names) for names in (self._matched, self.columns.tuned))
-                agreed.append(_Agreement(count, cell.label, cell.key, others, tuned))
-        baseline, baselines = self._find_baselines(agreed) if self.baseline else (None, {})
+                agreed.append(Agreement(count, cell.label, cell.key, others, tuned))
+        baseline, baselines = None, dict[str, str]()
+        if self.baseline:
+            baseline, baselines = find_baselines(self.name, self.baseline, self.columns, agreed)
         return GridCount(sorted(cells), pruned, baseline, baselines, header_rows(rows))
 
     @cached_property
@@ -315,51 +309,37 @@ class Grid:
             raise SpecError(
                 f"controls explain a comparison; grid {self.name!r} has no measure or no baseline, add both"
             )
-        cells = {
-            each.key: CellTrial(each.key, each.label, each.trial, self.columns.row(each.place.part, each.picks))
-            for each in self._cells.all(Counter())
-        }
+        cells = self._cell_trials()
         several, only = self.enumeration.baselines, str(self.enumeration.baseline)
         bases = several or dict.fromkeys((cell for cell in cells if cell != only), only)
         pairs = ((cells[cell], cells[base]) for cell, base in bases.items())
         return find_controls(pairs, {cell: each.label for cell, each in cells.items()}, self.measure, self.controls)
 
+    @cached_property
+    def lengthened(self) -> tuple[dict[str, str], dict[str, LongerCell]]:
+        """Each chosen cell with the same trained longer, by key, and those of the latter that the grid has not."""
+        if self.longer is None or not self.chosen:
+            return {}, {}
+        cells, paths = self._cell_trials(), {axis["name"]: axis["path"] for axis in self.columns.header()}
+        labels = {key: each.label for key, each in cells.items()} | {
+            key: each.label for key, each in self.controlled.cells.items()
+        }
+        return find_longer([cells[key] for key in self.chosen if key in cells], labels, paths, self.longer)
+
+    def _cell_trials(self) -> dict[str, CellTrial]:
+        return {
+            each.key: CellTrial(each.key, each.label, each.trial, self.columns.row(each.place.part, each.picks))
+            for each in self._cells.all(Counter())
+        }
+
+    def _data_of_longer(self) -> dict[str, Any]:
+        of, added = self.lengthened
+        return {"factor": self.longer, "of": of, "added": sorted(added)}
+
     @property
     def _matched(self) -> list[str]:
         """Axes on which a cell agrees with its baseline if there are several."""
         return [name for name in self.columns.names if name not in (*(self.baseline or ()), *self.columns.tuned)]
-
-    def _find_baselines(self, agreed: list[_Agreement]) -> tuple[str, dict[str, str]]:
-        """Return the first cell that has every wanted level, and the baseline of each cell if there are several."""
-        wanted = self.baseline or {}
-        best = max(one.agrees for one in agreed)
-        nearest = [one for one in agreed if one.agrees == best]
-        nearby = some([repr(one.label) for one in nearest], 3)
-        told = ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in wanted.items())
-        if best < len(wanted):
-            near = "".join(
-                suggest_name(str(value), self.columns.labels(name))
-                for name, value in wanted.items()
-                if isinstance(value, str) and value not in self.columns.labels(name)
-            )
-            rule = f"the baseline of grid {self.name!r} is one of its cells"
-            raise SpecError(f"{rule}; no cell has {told}, near: {nearby}{near}")
-        if len(nearest) == 1:
-            return nearest[0].cell, {}
-        exact = {(one.others, one.tuned): one.cell for one in nearest}
-        matched = {}
-        for one in agreed:
-            if one.agrees < best:
-                own = exact.get((one.others, one.tuned))
-                fits = {each.others: each.cell for each in nearest if one.fits(each)}  # at any level of nuisance axes
-                fitting = [own] if own else [*fits.values()]
-                if len(fitting) != 1:
-                    raise SpecError(
-                        f"the baseline of a cell has its levels on the other axes; in grid {self.name!r}, {told} "
-                        f"selects {nearby}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
-                    )
-                matched[one.cell] = fitting[0]
-        return nearest[0].cell, matched
 
     @cached_property
     def _cells(self) -> CellEnumerator:
@@ -372,16 +352,25 @@ class Grid:
         tune = tuple(name for name in self.columns.tuned if row[name] is not None)
         return Planned(trial, trial.key, cell.key, seed, cell.label or named, named, row, tune=tune)
 
-    def _plan_control(self, key: str, seed: int) -> Planned:
-        """Plan a control with its baseline's levels, null on the axes that make the baseline one."""
-        planned = self.controlled.cells[key]
-        trial = planned.trial.changed(seed=seed)
-        operator = getattr(trial, "operator", None)
-        require_text(planned.label, f"grid {self.name!r}: the label of a control", MOST_LABEL)
-        changed = {
-            *(self.baseline or ()),
-            *(axis["name"] for axis in self.columns.header() if planned.changes(axis["path"])),
-        }
-        levels = {name: None if name in changed else level for name, level in planned.levels.items()}
-        named = operator.label if isinstance(operator, Spec) else planned.label
-        return Planned(trial, trial.key, key, seed, planned.label, named, levels, planned.control.kind)
+    @cached_property
+    def _added(self) -> dict[str, Planned]:
+        """The first trials of the cells that are no variants: controls, and cells that are trained longer."""
+        cells: dict[str, ControlCell | LongerCell] = {**self.controlled.cells, **self.lengthened[1]}
+        added, header = dict[str, Planned](), self.columns.header()
+        for key, cell in cells.items():
+            operator = getattr(cell.trial, "operator", None)
+            named = operator.label if isinstance(operator, Spec) else cell.label
+            require_text(cell.label, f"grid {self.name!r}: the label of an added cell", MOST_LABEL)
+            if isinstance(cell, LongerCell):
+                planned = Planned(cell.trial, cell.trial.key, key, 0, cell.label, named, cell.levels, longer=cell.of)
+            else:  # a control has its baseline's levels, and none on the axes that make the baseline one
+                changed = {*(self.baseline or ()), *(axis["name"] for axis in header if cell.changes(axis["path"]))}
+                levels = {name: None if name in changed else level for name, level in cell.levels.items()}
+                planned = Planned(cell.trial, cell.trial.key, key, 0, cell.label, named, levels, cell.control.kind)
+            added[key] = _with_seed(planned, next(iter(self.seeds)))
+        return added
+
+
+def _with_seed(planned: Planned, seed: int) -> Planned:
+    trial = planned.trial.changed(seed=seed)
+    return planned._replace(trial=trial, key=trial.key, seed=seed)

@@ -14,6 +14,7 @@ from ablate.runners.controls import distance_controls, feedforward_control, oper
 from ablate.runners.evaluations import Evaluation
 from ablate.runners.evaluations.knockout import Knockout
 from ablate.runners.optimisers import Training
+from ablate.runners.optimisers.recipes import scaled
 from ablate.runners.probes import (
     AttentionEntropy,
     FirstToken,
@@ -164,6 +165,10 @@ class Trial(Spec):
     def row_infos(self) -> tuple[RowInfo, ...]:
         """Return what its task, evaluations and probes say about the values that they record."""
         return _row_infos(self.task, self.evaluations, self.probing.probes)
+
+    def longer(self, factor: int) -> Self:
+        """Return the trial with `factor` times as many steps; warm-up and evaluations keep their share of the run."""
+        return self.changed(training=scaled(self.training, factor * self.training.steps))
 
     def controls(self, measure: Measure, baseline: Self | None = None) -> tuple[ControlChange, ...]:
         """Return the simplest explanations of what this trial changes of `baseline`, by default softmax in its place.

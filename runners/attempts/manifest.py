@@ -56,6 +56,7 @@ def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
             "operator": planned.operator,
             "axes": dict(planned.axes),
             **({"control": planned.control} if planned.control else {}),
+            **({"longer": planned.longer} if planned.longer else {}),
             "spec": planned.trial.data(),
         }
 

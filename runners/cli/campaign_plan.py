@@ -179,6 +179,11 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
         if each.grid == name:
             yield from (f"  {line}" for line in resolution_lines(each))
     yield from (f"  {line}" for line in (*plan.controls[name], *plan.findings[name].lines))
+    if longer := header.get("longer"):
+        names = {each.cell: each.label for each in plan.trials}
+        labels = ", ".join(names[cell] for cell in longer["of"])
+        later = "nothing yet; once all trials have ended, `ablate run` adds a baseline and the best variant"
+        yield f"  {longer['factor']} times as long: {labels or later}"
 
 
 def _list_labels(labels: Sequence[str]) -> str:

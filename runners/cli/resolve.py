@@ -158,6 +158,7 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
     override or cell, and NotFoundError if the file or the grid is not there.
     """
     from ablate.grid.overrides import add_seeds, override, seeds_of
+    from ablate.runners.planning.longer import choose_longer
     from ablate.runners.provenance.specfile import load_spec_file, place_of
 
     wanted = of.grid
@@ -174,6 +175,7 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
             before = read_json(Layout(root).grid_header(grid.name)).get("overrides") or ()
             if not of.replace and isinstance(before, list) and all(isinstance(each, str) for each in before):
                 loaded[at] = add_seeds(grid, seeds_of(before) or ())
+    loaded = [choose_longer(Layout(root), grid) for grid in loaded]
     for grid in loaded:
         try:
             with slow_notice("planning: building every cell"):

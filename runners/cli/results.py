@@ -242,7 +242,7 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.analysis.explain_verdict import why, why_text
     from ablate.store.analysis.judge import judge
     from ablate.store.analysis.verdicts import compared_runs
-    from ablate.store.files.plans import control_cells
+    from ablate.store.files.plans import role_of
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
@@ -254,13 +254,13 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
-        controls = control_cells(store.grid(grid))
+        header = store.grid(grid)
     if of.as_json:
         write_json("why" if found else "table", found or rows, warnings)
     elif found is None:
         for cell in cells:
             if cell not in compared:
-                write_prose(f"{names[cell]}: {'control' if cell in controls else 'baseline'}")
+                write_prose(f"{names[cell]}: {role_of(header, cell)}")
         for row in rows:
             write_prose(f"{row['label']}: {row['verdict']}; {row['reason']}")
     else:

@@ -42,7 +42,7 @@ def find_dropped(layout: Layout, grid: Grid) -> Iterator[str]:
     path = layout.grid_trials(grid.name)
     if not path.is_file():
         return
-    cells, seeds = {*(key.hex() for key, _ in grid.enumeration.cells), *grid.controlled.cells}, set(grid.seeds)
+    cells, seeds = {each.cell for each in grid.cells()}, set(grid.seeds)
     with path.open("rb") as lines:
         for found in map(_BEGINNING.match, lines):
             if found and (found[2].decode() not in cells or int(found[3]) not in seeds):

@@ -11,6 +11,7 @@ from ablate.runners.attempts.manifest import write_grid
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from ablate.runners.planning.kept_results import require_kept
+from ablate.runners.planning.longer import choose_longer
 from ablate.runners.planning.survey import Survey, survey, walk
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
@@ -34,7 +35,7 @@ class PreparedRun:
     ) -> None:
         self.layout = Layout(request.root.resolve())
         self.request = replace(request, root=self.layout.root, files=tuple(file.resolve() for file in request.files))
-        self.grids = list(grids)
+        self.grids = [choose_longer(self.layout, grid) for grid in grids]
         self._cells = walk(self.grids, visit, request.files)
         require()
         if not request.replace:

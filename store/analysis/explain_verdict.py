@@ -11,7 +11,7 @@ from ablate.store.analysis.control_tests import control_tests
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs, measure_of
 from ablate.store.database import queries
-from ablate.store.files.plans import control_cells
+from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import basis, item_bars
 from ablate.store.statistics.verdict import ROBUST_PAIRS
 from ablate.store.store import Store
@@ -30,10 +30,9 @@ def why(
     compared, key = compared_runs(store, grid, grid_measure, baseline=baseline), baseline_of(store, grid, cell)
     key, base = compared.stands_for.get(key, key), compared.baseline
     theirs = base if isinstance(base, str) else base.get(key, key)
-    control = key in control_cells(store.grid(grid))
-    if key == theirs or control:
+    if key == theirs or key in added_cells(store.grid(grid)):
         label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
-        what = "control" if control else "baseline"
+        what = role_of(store.grid(grid), key)
         raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     based_on = basis(compared.values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     judged = judge(store, grid, baseline=baseline, measure=measure)

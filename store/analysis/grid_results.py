@@ -12,7 +12,7 @@ import polars as pl
 
 from ablate.grid.errors import NotFoundError
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, tune
-from ablate.store.analysis.verdicts import GridMeasure, without_controls
+from ablate.store.analysis.verdicts import GridMeasure, without_added
 from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
@@ -37,7 +37,7 @@ class GridResult(NamedTuple):
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:
         """Return the planned runs, without controls, with their `value` of the measure, for `compare`."""
-        planned = without_controls(self.rows, self.header).select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
+        planned = without_added(self.rows, self.header).select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
         named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
         points = [json.loads(point) for point in named["point"]]
         at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])

@@ -13,6 +13,7 @@ import polars as pl
 
 from ablate.grid.errors import AblateError
 from ablate.store.analysis.control_tests import control_tests, control_text
+from ablate.store.analysis.finished_check import finished_checks
 from ablate.store.analysis.knockout_rows import read_changes
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.on_check import on_checks
@@ -54,6 +55,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
     rows = verdicts(store, grid, baseline=baseline, measure=changes)
     on = on_checks(store, grid, baseline=baseline, measure=changes)
     tuned = tuned_checks(store, grid, baseline=baseline, measure=changes)
+    finished = finished_checks(store, grid, baseline=baseline, measure=changes)
     caution = noise_caution(store, grid, baseline=baseline, measure=changes).caution
     tests = {row["cell"]: row for row in control_tests(store, grid, baseline=baseline, measure=changes).to_dicts()}
     known = store.grid(grid).get("controls") is not None
@@ -64,7 +66,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
         checks[cell] = (
             on[cell],
             tuned[cell],
-            Check("finished", "unknown", "nothing was trained longer"),
+            finished[cell],
             _check_noise(row, caution),
             _check_control(row, tests.get(cell), known=known, better=better),
         )

@@ -14,7 +14,7 @@ from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, tune
 from ablate.store.database import queries
 from ablate.store.files.code_versions import versions_used
-from ablate.store.files.plans import control_cells
+from ablate.store.files.plans import added_cells
 from ablate.store.state import OF_FILES, State
 from ablate.store.statistics import Baseline, Better, Scale, compare, failures
 from ablate.store.statistics.arms import arms
@@ -168,14 +168,14 @@ def _some(names: Iterable[str]) -> str:
 
 
 def runs(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
-    """The runs of the grid that are no controls: rows of `every_run`. Raises as it does."""
-    return without_controls(every_run(store, grid, measure), store.grid(grid))
+    """The runs of the grid's variants and baselines: rows of `every_run`. Raises as it does."""
+    return without_added(every_run(store, grid, measure), store.grid(grid))
 
 
-def without_controls(values: pl.DataFrame, header: Mapping[str, Any]) -> pl.DataFrame:
-    """Leave out the controls of a grid, which are in no family of comparisons with the baseline."""
-    controls = list(control_cells(header))
-    return values.filter(~pl.col("cell").is_in(controls)) if controls else values
+def without_added(values: pl.DataFrame, header: Mapping[str, Any]) -> pl.DataFrame:
+    """Leave out the cells of a grid that are no variants; they are in no family of comparisons with the baseline."""
+    added = list(added_cells(header))
+    return values.filter(~pl.col("cell").is_in(added)) if added else values
 
 
 @once

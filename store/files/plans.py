@@ -94,9 +94,21 @@ def control_cells(header: Mapping[str, Any]) -> Collection[str]:
     return cells
 
 
-def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
-    """The cell that `cell` is compared with; None for a baseline or a control, and without one."""
+def added_cells(header: Mapping[str, Any]) -> Collection[str]:
+    """The cells of a grid that are no variants: controls, and cells that are trained longer."""
+    return {*control_cells(header), *(header.get("longer") or {}).get("added", ())}
+
+
+def role_of(header: Mapping[str, Any], cell: str) -> str:
+    """Name the role of a cell that has no verdict."""
     if cell in control_cells(header):
+        return "control"
+    return "cell that is trained longer" if cell in added_cells(header) else "baseline"
+
+
+def baseline_of_cell(header: Mapping[str, Any], cell: str) -> str | None:
+    """The cell that `cell` is compared with; None for a baseline or a cell that is no variant, and without one."""
+    if cell in added_cells(header):
         return None
     if header.get("baselines"):
         baseline: str | None = header["baselines"].get(cell)

@@ -198,6 +198,7 @@ class PlanLine(Record):
     operator: Text
     axes: Annotated[Json, "axis -> value"]
     control: Annotated[Text | None, "kind of explanation of a control; null for other cells"] = None
+    longer: Annotated[Key | None, "the cell that it trains longer; null for other cells"] = None
     spec: dict[str, Any]
 
 
@@ -235,6 +236,14 @@ class LearnedLimit(Record):
     better: Literal["lower", "higher"]
 
 
+class LongerCells(Record):
+    """The cells of a grid that are trained longer."""
+
+    factor: int
+    of: dict[Key, Key]
+    added: list[Key]
+
+
 class Header(Record):
     """`grids/<name>.json`: a grid is planned."""
 
@@ -253,6 +262,7 @@ class Header(Record):
     of: str | None = None
     rows: dict[str, RecordedRow] | None = None
     controls: ControlsOfGrid | None = None
+    longer: LongerCells | None = None
     learned: LearnedLimit | None = None
     variance: Literal["own", "shared"] = "own"
     earlier_variances: list[str] | None = None

@@ -1,0 +1,66 @@
+"""The baseline of a grid, or of each of its cells."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ablate.grid.axis import Scalar
+from ablate.grid.columns import Columns
+from ablate.grid.errors import SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+
+
+class Agreement(NamedTuple):
+    """How far a cell agrees with the baseline that a grid names."""
+
+    agrees: int
+    """Axes of the baseline on which it agrees."""
+    label: str
+    cell: str
+    others: tuple[Scalar, ...]
+    """Its levels on the other axes that are not tuned; None if an axis does not apply."""
+    tuned: tuple[Scalar, ...]
+    """Its levels on the nuisance axes."""
+
+    def fits(self, baseline: "Agreement") -> bool:
+        """Return True if both have the same level on every axis that applies to both."""
+        pairs = zip(self.others, baseline.others, strict=True)
+        return all(mine is None or its is None or mine == its for mine, its in pairs)
+
+
+def find_fitting(cell: Agreement, baselines: Sequence[Agreement]) -> list[str]:
+    """Return those of `baselines` that fit a cell, one for all levels of nuisance axes."""
+    return [*{each.others: each.cell for each in baselines if cell.fits(each)}.values()]
+
+
+def find_baselines(
+    grid: str, wanted: Mapping[str, object], columns: Columns, agreed: Sequence[Agreement]
+) -> tuple[str, dict[str, str]]:
+    """Return the first cell that has every wanted level, and the baseline of each cell if there are several."""
+    best = max(one.agrees for one in agreed)
+    nearest = [one for one in agreed if one.agrees == best]
+    nearby = some([repr(one.label) for one in nearest], 3)
+    told = ", ".join(f"{name}={getattr(value, 'label', value)!r}" for name, value in wanted.items())
+    if best < len(wanted):
+        near = "".join(
+            suggest_name(str(value), columns.labels(name))
+            for name, value in wanted.items()
+            if isinstance(value, str) and value not in columns.labels(name)
+        )
+        rule = f"the baseline of grid {grid!r} is one of its cells"
+        raise SpecError(f"{rule}; no cell has {told}, near: {nearby}{near}")
+    if len(nearest) == 1:
+        return nearest[0].cell, {}
+    exact = {(one.others, one.tuned): one.cell for one in nearest}
+    matched = {}
+    for one in agreed:
+        if one.agrees < best:
+            own = exact.get((one.others, one.tuned))
+            fitting = [own] if own else find_fitting(one, nearest)
+            if len(fitting) != 1:
+                raise SpecError(
+                    f"the baseline of a cell has its levels on the other axes; in grid {grid!r}, {told} "
+                    f"selects {nearby}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
+                )
+            matched[one.cell] = fitting[0]
+    return nearest[0].cell, matched

@@ -1,0 +1,63 @@
+"""Cells that are trained longer, to see whether a difference lasts: a baseline and the best variant.
+
+Which variant is the best, only results say. A run looks it up, and passes the keys of both as `Grid.chosen`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ablate.grid.axis import Scalar
+from ablate.grid.control import CellTrial
+from ablate.grid.errors import SpecError
+from ablate.grid.path import has, value_at
+from ablate.grid.spec import Spec, cell_key
+
+
+class LongerCell(NamedTuple):
+    """A cell that is another one trained longer."""
+
+    of: str
+    """The key of the other."""
+    label: str
+    trial: Spec
+    levels: Mapping[str, Scalar]
+
+
+def check_longer(grid: str, base: Spec, longer: object, *, compares: bool) -> None:
+    """Raise `SpecError` unless the cells of a grid can be trained `longer` times as long."""
+    if longer is None:
+        return
+    if type(longer) is not int or longer < 2:
+        raise SpecError(f"longer= is a whole number from 2 on; grid {grid!r} has {longer!r}: write longer=2")
+    if not compares:
+        raise SpecError(f"longer training tests a difference; grid {grid!r} has no measure or no baseline, add both")
+    if not hasattr(base, "longer"):
+        raise SpecError(f"longer training needs a trial with longer(factor); grid {grid!r} has a {type(base).__name__}")
+
+
+def find_longer(
+    chosen: Iterable[CellTrial], cells: Mapping[str, str], paths: Mapping[str, str], longer: int
+) -> tuple[dict[str, str], dict[str, LongerCell]]:
+    """Return the key of each chosen cell with that of the same trained longer, and those of the latter to be added.
+
+    `cells` are those that the grid has: key -> label. `paths` are those of its axes by name; an axis whose field
+    differs does not apply to the longer cell. Raises `SpecError` for a cell that cannot be trained longer.
+    """
+    of, added = dict[str, str](), dict[str, LongerCell]()
+    for cell in chosen:
+        made: Any = cell.trial
+        try:
+            trial: Spec = made.longer(longer)
+        except SpecError as error:
+            raise SpecError(f"the cell {cell.label!r} cannot be trained {longer} times as long: {error}") from error
+        key = of[cell.cell] = cell_key(trial)
+        if key not in cells:
+            label = f"{cell.label}, {longer} times as long"
+            changed = [name for name, path in paths.items() if _differ(path, cell.trial, trial)]
+            added[key] = LongerCell(cell.cell, label, trial, {**cell.levels, **dict.fromkeys(changed)})
+    return of, added
+
+
+def _differ(path: str, before: Spec, after: Spec) -> bool:
+    there = has(path)
+    return there(before) and there(after) and value_at(before, path) != value_at(after, path)
