@@ -134,12 +134,20 @@ def conclude(layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("INSERT INTO meta VALUES ('judged', $rules)", {"rules": str(RULES)})
 
 
+_IN_TRAINING: Final = """
+SELECT count(*), sum(hash(trial, step, point, value)::HUGEINT)::VARCHAR FROM v_evaluation
+WHERE name = $name AND trial IN (SELECT trial FROM grid_trial WHERE grid = $grid)
+"""
+"""All values of a measure, also those before the end of training."""
+
+
 def _digest(store: Store, grid: str) -> str | None:
     """The hash of everything that the verdicts of a grid are computed from; None if it cannot be judged."""
     try:
         by = measure_of(store, grid, None)
         baselines_of(store, grid, None)
         parts = [RULES, store.grid(grid), every_run(store, grid, by).rows(), read_changes(store, grid, by)]
+        parts += store.sql(_IN_TRAINING, {"grid": grid, "name": by.name}).rows()
     except AblateError:
         return None
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
