@@ -122,6 +122,7 @@ def test_outputs_that_are_not_finite_are_nan_and_no_crash(measure: str) -> None:
     assert found.keys() == {"none", "preparation", "all", "uniform", "refit"}
     assert all(math.isnan(found[each]) for each in ("preparation", "all", "refit"))
     assert math.isfinite(found["none"])
+    assert math.isfinite(found["uniform"])
 
 
 def margin(per: Any, *, learned: bool | None = None) -> Operator:

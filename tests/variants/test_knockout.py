@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ablate.variants import (
+    Alibi,
     Backbone,
     NoPositions,
     Number,
@@ -16,6 +17,7 @@ from ablate.variants import (
     Rotary,
     Tokens,
     Transformer,
+    Uniform,
     fox,
     gpt2,
     principled,
@@ -86,21 +88,24 @@ def test_all_components_out_leave_softmax_with_the_same_weights(name: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_uniform_attention_is_softmax_of_queries_that_are_zero(name: str) -> None:
+def test_uniform_attention_is_that_of_a_constant_score(name: str) -> None:
     operator = NAMED[name]
     model = trained(backbone_of(operator), [operator] * 2)
     own = output(model)
     with model.attend_uniformly():
         found = output(model)
-    blind = rebuilt(model, [softmax()] * 2)
-    with torch.no_grad():
-        for block in blind.blocks():
-            queries = slice(block.attention.heads * block.attention.channels)
-            block.attention.qkv.weight[queries] = 0
-            if block.attention.qkv.bias is not None:
-                block.attention.qkv.bias[queries] = 0
-    torch.testing.assert_close(found, output(blind), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, output(rebuilt(model, [Operator(score=Uniform())] * 2)), rtol=1e-5, atol=1e-5)
     assert torch.equal(output(model), own)
+
+
+def test_uniform_attention_knows_no_position_bias() -> None:
+    model = trained(backbone_of(softmax()).changed(positions=Alibi()), [softmax()] * 2)
+    seen = torch.ones(1, 1, 32, dtype=torch.bool)
+    seen[..., :5] = False
+    with torch.inference_mode():
+        expected = rebuilt(model, [Operator(score=Uniform())] * 2)(X, seen)
+        with model.attend_uniformly():
+            torch.testing.assert_close(model(X, seen)[:, 5:], expected[:, 5:], rtol=1e-5, atol=1e-5)
 
 
 def test_factors_of_heads_are_a_temperature_and_a_size() -> None:

@@ -57,6 +57,8 @@ class Attention(nn.Module):
         self.operator, self.positions = operator, backbone.positions
         self.replacement: Operator | None = None
         """If set, the operator that computes instead, with some stages at their default choice (`knockout.py`)."""
+        self.uniform = False
+        """True if all logits are zero."""
         self.scales: HeadScales | None = None
         """If set, prepared queries and the output are multiplied by it."""
         self.adjust: Callable[[NumberValues, Tensor | None], NumberValues] | None = None
@@ -98,6 +100,8 @@ class Attention(nn.Module):
             if not self.replacement.gate.channels:
                 (q, _), (k, _) = split_gate(self.operator, q), split_gate(self.operator, k)
         q, k = prepare(self.computed, q, k, self.positions, numbers)
+        if self.uniform:
+            q, bias = torch.zeros_like(q), None
         if self.scales is not None:
             q = (q * self.scales.query).to(q.dtype)
         dropout = self.dropout if self.training else 0.0

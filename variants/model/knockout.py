@@ -10,13 +10,9 @@ from itertools import combinations
 
 from ablate.grid.errors import SpecError
 from ablate.variants.operator import Operator
-from ablate.variants.stages.scores import Uniform
 
 STAGES = tuple(name for name in Operator.model_fields if name != "name")
 """The stages, in the order of the equation."""
-
-UNIFORM = Operator(score=Uniform())
-"""Attention that does not look: the reference of all knock-outs."""
 
 _WITHOUT_OFF_STATE = frozenset(("preparation", "product", "signals", "score", "merge", "head_norm"))
 

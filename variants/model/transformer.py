@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from ablate.grid.errors import SpecError
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Attention, AttentionTrace, Block, HeadScales, LayerPosition, normalisation
-from ablate.variants.model.knockout import UNIFORM, without
+from ablate.variants.model.knockout import without
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.model.seeding import generator
 from ablate.variants.model.shapes import shapes_only
@@ -160,8 +160,9 @@ class Transformer(nn.Module):
 
     @contextmanager
     def attend_uniformly(self) -> Iterator[None]:
-        """Give all visible keys one weight in every layer; all stages but the score are at their default choice."""
-        with self._set("replacement", [UNIFORM] * len(self.layers)):
+        """Give all visible keys one weight in every layer: softmax of queries that are zero, without position bias."""
+        layers = len(self.layers)
+        with self._set("replacement", [Operator()] * layers), self._set("uniform", [True] * layers):
             yield
 
     @contextmanager
