@@ -1,19 +1,24 @@
 """Whether the variants of a grid are more than their simplest explanations, read from its store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from ablate.store.analysis.verdicts import baselines_of, every_run, measure_of
+from ablate.store.analysis.tuned_verdicts import ComparedRuns
+from ablate.store.analysis.verdicts import GridMeasure, baselines_of, compared_runs, every_run, measure_of
 from ablate.store.statistics import beyond_controls
+from ablate.store.statistics.selection import select_then_report
 from ablate.store.store import Store
 
 
 def control_tests(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
-    """One row per variant that has controls: the columns of `beyond_controls`. Raises as `verdicts` does."""
+    """One row per variant that has controls: the columns of `beyond_controls`. Raises as `verdicts` does.
+
+    Where verdicts compare settings at their best level of nuisance axes, so are controls.
+    """
     by = measure_of(store, grid, measure)
     values, planned = every_run(store, grid, by), store.grid(grid).get("controls") or {"of": {}, "missing": {}}
     there = set(values["cell"])
@@ -21,8 +26,50 @@ def control_tests(
     missing = {cell: list(labels) for cell, labels in planned["missing"].items()}
     for cell, own in planned["of"].items():
         missing.setdefault(cell, []).extend(each for each in own if each not in there)  # its lines are lost
-    base = baselines_of(store, grid, baseline)
+    base, compared = baselines_of(store, grid, baseline), compared_runs(store, grid, by, baseline=baseline)
+    if compared.choices:
+        of = store.grid(grid).get("baselines") or {}
+        values, controls = _tune_controls(values, compared, controls, of, by)
+        base, missing = compared.baseline, _by_setting(compared, missing)
     return beyond_controls(values, baseline=base, controls=controls, missing=missing, scale=by.scale, alpha=by.alpha)
+
+
+def _by_setting(compared: ComparedRuns, of: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What cells have, for the cell that stands for their setting, each once."""
+    settings: dict[str, dict[str, None]] = {}
+    for cell, own in of.items():
+        if cell in compared.stands_for:
+            settings.setdefault(compared.stands_for[cell], {}).update(dict.fromkeys(own))
+    return {cell: [*own] for cell, own in settings.items()}
+
+
+def _tune_controls(
+    every: pl.DataFrame,
+    compared: ComparedRuns,
+    controls: Mapping[str, Sequence[str]],
+    baselines: Mapping[str, str],
+    by: GridMeasure,
+) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """The compared runs with those of controls at their best level, and the controls of each setting.
+
+    Controls are one at several levels if they are called alike behind the labels of baselines of one setting.
+    """
+    labels = dict(every.select("cell", "label").iter_rows())
+    groups: dict[str, str] = {}
+    for variant, own in controls.items():
+        base = baselines.get(variant, "")
+        for cell in own:
+            if cell not in compared.stands_for:  # otherwise it is a variant, too
+                change = labels[cell].removeprefix(labels.get(base, ""))
+                groups.setdefault(cell, f"{compared.stands_for.get(base, base)} {change}")
+    group = pl.col("cell").replace_strict(groups, default=None, return_dtype=pl.String).alias("group_")
+    runs = every.with_columns(group).drop_nulls("group_")
+    chosen = select_then_report(runs, over=(), within=["group_"], scale=by.scale, better=by.better)
+    best = {groups[cell]: cell for cell in chosen.choices}
+    stands_for = {**compared.stands_for, **{cell: best[name] for cell, name in groups.items()}}
+    tuned = {variant: [stands_for[cell] for cell in own] for variant, own in controls.items()}
+    values = pl.concat([compared.values, chosen.values.drop("group_")], how="diagonal")
+    return values, _by_setting(compared, tuned)
 
 
 def control_text(control: Mapping[str, Any] | None, *, better: bool) -> str:

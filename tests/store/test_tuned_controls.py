@@ -1,0 +1,58 @@
+"""Controls in a grid with a nuisance axis are tuned as variants are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import publish_grid, write_campaign
+
+from ablate.store.analysis.control_tests import control_tests
+from ablate.store.analysis.explain_verdict import why
+from ablate.store.analysis.verdicts import verdicts
+from ablate.store.store import Store
+
+RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+BEST = {"softmax": 0.2, "SSA": 0.4, "near": 0.1, "far": 0.3}
+SHIFT = {"softmax": 0.0, "SSA": -0.5, "far": -0.1}
+
+
+@pytest.fixture(params=[-0.6, -0.3], ids=["as good", "worse"])
+def store(tmp_path: Path, request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
+    """SSA with two controls at each rate; `near` is far behind at the rate that is best for SSA."""
+    shift = {**SHIFT, "near": request.param}
+
+    def effect(axes: Mapping[str, Any]) -> float:
+        return shift[axes["operator"]] + 3 * abs(axes["rate"] - BEST[axes["operator"]])
+
+    fixed: dict[str, Any] = {"noise": 0.02, "steps": 4, "sigma_f": (5,), "sigma_x": (1,), "seeds": range(6)}
+    made = write_campaign(tmp_path, operators=tuple(shift), factors={"rate": RATES}, effect=effect, **fixed)
+    cells = {(line["axes"]["operator"], line["axes"]["rate"]): line["cell"] for line in made.lines}
+    controls = [name for name in shift if name in ("near", "far")]
+    for line in made.lines:
+        name, rate = line["axes"]["operator"], line["axes"]["rate"]
+        if name in controls:
+            line |= {"axes": {"operator": None, "rate": rate}, "control": "kind"}
+            line["label"] = f"softmax · {rate} with {name}"
+    made.header["axes"][1]["tune"] = True
+    made.header["controls"] = {
+        "cells": {cells[name, rate]: "kind" for name in controls for rate in RATES},
+        "of": {cells["SSA", rate]: [cells[name, rate] for name in controls] for rate in RATES},
+        "missing": {cells["SSA", rate]: ["a third"] for rate in RATES} if request.param == -0.3 else {},
+    }
+    made.header["baselines"] = {cells["SSA", rate]: cells["softmax", rate] for rate in RATES}
+    publish_grid(made.layout, {**made.header, "matched": []}, made.lines)
+    with Store.open(tmp_path) as opened:
+        yield opened, request.param
+
+
+def test_a_control_is_compared_at_its_own_best_level(store: tuple[Store, float]) -> None:
+    opened, shift = store
+    (row,) = control_tests(opened, "quickstart").rows(named=True)
+    (verdict,) = verdicts(opened, "quickstart").rows(named=True)
+    assert (row["cell"], row["family"], row["controls"]) == (verdict["cell"], 1, 2)
+    assert row["control_label"] == "softmax · 0.1 with near"
+    assert row["difference"] == pytest.approx(-0.5 - shift, abs=0.05)
+    assert row["beyond"] == ("no" if shift == -0.6 else "unknown")  # one more is missing
+    assert row["untested"] == ([] if shift == -0.6 else ["a third"])
+    assert why(opened, "quickstart", "SSA · 0.1")["controls"] == row
