@@ -27,10 +27,12 @@ def text_of(name: str, at: Mapping[str, float]) -> str:
 def measurements(store: Store, grid: str) -> dict[str, tuple[str, dict[str, float]]]:
     """Everything that finished runs of `grid` have as one number, by `text_of`: name and point; evaluations first.
 
-    A training metric with the name of an evaluation is not among them, as in `Store.final`.
+    A training metric with the name of an evaluation is not among them, as in `Store.final`; nor are knock-outs, which
+    are changes of a measure in one model.
     """
     recorded = store.sql(
-        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid ORDER BY source, name, point",
+        "SELECT DISTINCT source, name, point FROM v_final WHERE grid = $grid AND NOT starts_with(name, 'knockout.') "
+        "ORDER BY source, name, point",
         {"grid": grid},
     )
     judged = set(recorded.filter(source="evaluation")["name"])
