@@ -173,6 +173,7 @@ def _tell(result: KnockoutResult, word: str) -> str:
     return f"{word}; about {result.items:,} items a run would do" if result.items else word
 
 
+_WORDS: Final = {"visible": "limit of visible keys", "extra": "extra keys", "merge": "merge of signals"}
 _OTHERS: Final = ("none", "all", "refit", "uniform")
 
 
@@ -186,5 +187,5 @@ def _by_stages(rows: Rows) -> dict[frozenset[str], Mapping[int, Change]]:
 
 
 def _list(stages: Iterable[str]) -> str:
-    *others, last = sorted(stage.replace("_", " ") for stage in stages)
+    *others, last = sorted(_WORDS.get(stage, stage.replace("_", " ")) for stage in stages)
     return f"{', '.join(others)} and {last}" if others else last
