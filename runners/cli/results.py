@@ -242,19 +242,20 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.analysis.explain_verdict import why, why_text
     from ablate.store.analysis.judge import judge
     from ablate.store.analysis.verdicts import compared_runs
-    from ablate.store.files.plans import role_of
+    from ablate.store.files.plans import added_cells, role_of
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
         raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         judged = judged_by.find(store, grid)
         measure, stands_for = judged._asdict(), compared_runs(store, grid, judged).stands_for
+        header = store.grid(grid)
         cells = [*dict.fromkeys(stands_for.get(cell, cell) for cell in _find_cells(store, grid, words))]
+        cells = [cell for cell in cells if cell not in added_cells(header)] or cells
         several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         found = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
-        header = store.grid(grid)
     if of.as_json:
         write_json("why" if found else "table", found or rows, warnings)
     elif found is None:

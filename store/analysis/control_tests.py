@@ -35,7 +35,7 @@ def control_tests(
 
 
 def _by_setting(compared: ComparedRuns, of: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What cells have, for the cell that stands for their setting, each once."""
+    """List what cells have, each once, for the cell that stands for their setting."""
     settings: dict[str, dict[str, None]] = {}
     for cell, own in of.items():
         if cell in compared.stands_for:

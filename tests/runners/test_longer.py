@@ -154,3 +154,6 @@ def test_the_commands_add_it_without_taking_anything_out(tmp_path: Path, ablate)
         ablate("run", spec, "--campaign", root, "--on", "inline")
         assert header(root)["cells"] == cells
     ablate("table", "--campaign", root)
+    for words in ("SSA", "SS"):  # the beginning of both labels
+        assert json.loads(ablate("table", "--why", words, "--campaign", root, "--json").out)["data"]["label"] == "SSA"
+    ablate("table", "--why", "SSA, 2 times as long", "--campaign", root, code=2)
