@@ -2,11 +2,11 @@
 
 python benchmarks/shared_variance.py [--tables 4000]
 
-normal and t3 have noise of all cells alike. In seed, half of the variance is by seed. In spreads, those of cells are 0.5
-to 3. In one, half and baseline, so many cells are six times as wide as the others. `power` is the share of comparisons that find a
-difference of 3 standard deviations of a difference under normal noise. Judged on the linear scale with ROPE 0 at alpha
-0.05. `targets` are those of docs/statistics.md; each is met if the measured share is not beyond it, without
-any allowance for the error. The seeds are fixed.
+normal and t3 have noise of all cells alike. In seed, half of the variance is by seed. In spreads, those of cells are
+0.5 to 3. In one, half and baseline, so many cells are six times as wide as the others. `power` is the share of
+comparisons that find a difference of 3 standard deviations of a difference under normal noise. Judged on the linear
+scale with ROPE 0 at alpha 0.05. `targets` are those of docs/statistics.md; each is met if the measured share is not
+beyond it, without any allowance for the error. The seeds are fixed.
 """
 
 import json

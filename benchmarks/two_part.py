@@ -4,10 +4,10 @@ python benchmarks/two_part.py [--tables 4000]
 
 A run learns (1) with probability `q`, else it is 0, spread 0.02, alike in all cells. `rho` is the correlation over the
 cells of a seed of the normal variable that decides. In known, it is known which runs learned. In found, the split
-detector finds two groups, or the plain t test counts, also for normal noise and t3. Judged on the linear scale with ROPE 0 at
-alpha 0.05. `found` is the share of tables in which the split fires, `error` the standard error of `two_part`, of one
-table at least. `targets` are those of docs/statistics.md; each is met if the measured share is not beyond it, without
-any allowance for the error. The seeds are fixed.
+detector finds two groups, or the plain t test counts, also for normal noise and t3. Judged on the linear scale with
+ROPE 0 at alpha 0.05. `found` is the share of tables in which the split fires, `error` the standard error of
+`two_part`, of one table at least. `targets` are those of docs/statistics.md; each is met if the measured share is not
+beyond it, without any allowance for the error. The seeds are fixed.
 """
 
 import json
