@@ -5,7 +5,8 @@ python benchmarks/learned_pairs.py [--draws 20000]
 The pairs are those of `results/ssa/confirmation-cpu`. A run learned if its error in distribution is below 0.2. `plain`
 is the coverage of the 95 % interval of `seeds` pairs for the mean of all 100. `learned` is that of the pairs in which
 both runs learned, if there are three or more, for the mean of all such pairs. `known` is the share of draws with so
-many. Pairs are drawn with replacement, as from a large population, with fixed seeds. The target is that of docs/statistics.md.
+many. Pairs are drawn with replacement, as from a large population, with fixed seeds.
+The target is that of docs/statistics.md.
 """
 
 import json
