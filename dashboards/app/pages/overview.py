@@ -39,7 +39,7 @@ _ANSWERS: Final = {
     "finished": "longer=2 in the Grid, then ablate run SPEC",
     "tuned": 'over("training.optimiser.lr", [three levels or more], tune=True) among the axes, then ablate run SPEC',
 }
-"""What answers a check that is unknown."""
+"""By check, how to answer one that is unknown."""
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
