@@ -14,7 +14,17 @@ from ablate.dashboards.data.captions import (
     progress_words,
     verdict_words,
 )
-from ablate.dashboards.data.formatting import MOST_LISTED, NO_MARGIN, count, duration, in_odds, join_words, number
+from ablate.dashboards.data.formatting import (
+    MOST_LISTED,
+    NO_MARGIN,
+    change,
+    count,
+    duration,
+    in_odds,
+    join_words,
+    number,
+    p_value,
+)
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import average_words, rope_words
 from ablate.dashboards.data.user_errors import sentence
@@ -36,6 +46,7 @@ from ablate.store.analysis.headline import LEGEND, MARKS, count_headlines
 from ablate.store.analysis.judge import JudgedGrid
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
+from ablate.store.analysis.two_part import two_part
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compared_runs
 from ablate.store.database.queries import baseline_cells
 from ablate.store.statistics.check import CHECK_NAMES
@@ -141,6 +152,43 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
     said = filter(None, (LEGEND, count_headlines(verdicts), *noise))
     cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
     return tag("div", heading + table + cautions + actions, class_="block verdicts")
+
+
+def two_parts(about: GridContext, measure: GridMeasure) -> str:
+    """How often and how well the cells of a grid learned; nothing if all runs did."""
+    table = two_part(about.store, about.grid)
+    if table is None:
+        return ""
+    exact = f"{100 * (1 - measure.alpha):g} % exact"
+    titles = [
+        "variant",
+        "learned",
+        exact,
+        "baseline",
+        "p of shares (Holm)",
+        "pairs that learned",
+        "difference",
+        "verdict",
+    ]
+    rows = [_two_part_cells(about, measure, row) for row in table.rows.iter_rows(named=True)]
+    words = (
+        f"Some runs did not learn; those that did have {table.learned}. Half of alpha is for how often a variant "
+        "learns, half for how well, over the pairs in which both learned."
+    )
+    heading = tag("h3", "How often and how well runs learn") + tag("p", text(words), class_="caption")
+    return tag("div", heading + plain_table([*titles, "because"], rows), class_="block two-parts")
+
+
+def _two_part_cells(about: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[str]:
+    share = "–" if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
+    ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
+    difference = f"{change(row['difference'], measure.scale)}{ends and f' ({ends})'}"
+    ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
+    p, name = p_value(row["share_p_holm"]), about.look.names[row["cell"]]
+    return [name, ours, share, theirs, p, str(row["pairs"]), difference, row["verdict"], row["reason"]]
+
+
+_LEARNED: Final = (("learned", "runs"), ("baseline_learned", "baseline_runs"))
 
 
 def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:

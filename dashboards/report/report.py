@@ -84,7 +84,7 @@ def _section(about: GridContext, looks: Mapping[str, Style], key: str) -> str:
         inner = tag("p", text(_lead(about, judged.rows)), class_="lead")
     inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
     if judged is not None and about.measure is not None:
-        inner += parts.verdict_table(about, about.measure, judged)
+        inner += parts.verdict_table(about, about.measure, judged) + parts.two_parts(about, about.measure)
     usable = about if problem is None else about._replace(measure=None)
     done = totals(found)
     inner += charts(usable, looks, key, is_finished=done["done"] == done["planned"])

@@ -69,6 +69,9 @@ def test_both_parts_are_below_the_table_and_in_json(tmp_path: Path, ablate: Call
     text = ablate("table", "--campaign", tmp_path).out
     assert "2 of 8" in text
     assert "7 of 8" in text
+    report = tmp_path / "report.html"
+    ablate("report", tmp_path, "--out", report)
+    assert "2 of 8</td>" in report.read_text()
     (row,) = json.loads(ablate("table", "--json", "--campaign", tmp_path).out)["data"]
     found = row.pop("two_part")
     assert row == plain[0]
