@@ -131,8 +131,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
         HtmlColumn("Reason", "why"),
     ]
     shown = verdicts.head(MOST_DATA_ROWS)
-    words = verdict_words(about, measure, shown, judged.checks).iter_rows(named=True)
-    rows = [_row(about, measure, row, each) for row, each in zip(shown.iter_rows(named=True), words, strict=True)]
+    words = verdict_words(about, measure, shown, judged.checks)
+    named = words.iter_rows(named=True)
+    rows = [_row(about, measure, row, each) for row, each in zip(shown.iter_rows(named=True), named, strict=True)]
     table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baselines(about, measure))
     rope = rope_words(measure.rope, measure.scale, about.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
@@ -151,7 +152,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
     noise = noise_caution(about.store, about.grid).sentences
     said = filter(None, (LEGEND, count_headlines(verdicts), *noise))
     cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
-    return tag("div", heading + table + cautions + actions, class_="block verdicts")
+    answers = plain_table(["variant", *CHECK_NAMES], words.select("variant", *CHECK_NAMES).rows())
+    checks = details("The checks of each variant in sentences", answers)
+    return tag("div", heading + table + cautions + checks + actions, class_="block verdicts")
 
 
 def two_parts(about: GridContext, measure: GridMeasure) -> str:
@@ -199,8 +202,6 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
     beats = "" if row["superiority"] is None else f" Better {where.format(row['superiority'] * 100)}."
     marks = zip(CHECK_NAMES, words["checks"], strict=True)
     checks = "".join(tag("abbr", text(mark), title=f"{name}: {words[name]}", data_mark=mark) for name, mark in marks)
-    answers = "".join(tag("p", text(f"{name}: {sentence(words[name])}"), class_="note") for name in CHECK_NAMES)
-    why = tag("p", text(f"{sentence(row['reason'])}{g}{beats}")) + answers
     return [
         HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
@@ -210,7 +211,7 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
         HtmlEntry(text(words["interval"]), row["low"]),
         HtmlEntry(text(words["p (Holm)"]), row["p_holm"]),
         HtmlEntry(words["pairs"], row["pairs"]),
-        HtmlEntry(details("Why", why), row["reason"]),
+        HtmlEntry(details("Why", tag("p", text(f"{sentence(row['reason'])}{g}{beats}"))), row["reason"]),
     ]
 
 
