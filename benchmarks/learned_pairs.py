@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from measurement import read_options
+from numpy.typing import NDArray
 
 from ablate.store.analysis.grid_results import read
 from ablate.store.analysis.verdicts import GridMeasure
@@ -30,7 +31,7 @@ def values(sigma_f: float) -> Floats:
     return np.array([rows.filter(label=label).sort("seed")["value"].to_list() for label in ("SSA", "softmax")])
 
 
-def measure(differences: Floats, learned: Floats, n: int, draws: int) -> dict[str, object]:
+def measure(differences: Floats, learned: NDArray[np.bool_], n: int, draws: int) -> dict[str, object]:
     rng = np.random.default_rng(n)
     plain, known, covers = np.zeros(draws, dtype=bool), np.zeros(draws, dtype=bool), np.zeros(draws, dtype=bool)
     truth = differences.mean(), differences[learned].mean()
@@ -58,7 +59,7 @@ def main() -> None:
     draws = read_options(__doc__, draws=20000).draws
     ours, theirs = np.log(values(3.0))
     late = values(1.0) > LIMIT
-    learned = ~late.any(0)
+    learned = np.asarray(~late.any(0))
     print(
         json.dumps({"pairs": learned.size, "late": late.mean(1).round(3).tolist(), "both_learned": int(learned.sum())})
     )
