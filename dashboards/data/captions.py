@@ -76,7 +76,9 @@ def name_best(
         return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
     for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
         if (equal := found.filter(verdict=word).height) == found.height:
-            return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}."
+            doubts = [] if found["headline"].any() else found["doubt"].drop_nulls().to_list()
+            doubt = f" No claim here passes every check: {doubts[0]}." if doubts else ""
+            return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}.{doubt}"
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
 
 
@@ -86,7 +88,8 @@ def find_lead(found: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | 
     Claims that pass every check come before all others.
     """
     known = best_first(found, measure).drop_nulls("difference")
-    known = known.filter("headline") if known["headline"].any() else known
+    sure = known.filter(pl.col("headline") & pl.col("verdict").is_in([*CLAIMS]))
+    known = known if sure.is_empty() else sure
     for verdict in CLAIMS:
         rows = known.filter(pl.col("verdict") == verdict)
         if not rows.is_empty():

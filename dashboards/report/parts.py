@@ -42,7 +42,7 @@ from ablate.dashboards.html.markup import (
     text,
 )
 from ablate.store import Store
-from ablate.store.analysis.headline import LEGEND, MARKS, count_headlines
+from ablate.store.analysis.headline import LEGEND, MARKS
 from ablate.store.analysis.judge import JudgedGrid
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
@@ -150,7 +150,7 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
     heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
     noise = noise_caution(about.store, about.grid).sentences
-    said = filter(None, (LEGEND, count_headlines(verdicts), *noise))
+    said = (LEGEND, *noise)
     cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
     answers = plain_table(["variant", *CHECK_NAMES], words.select("variant", *CHECK_NAMES).rows())
     checks = details("The checks of each variant in sentences", answers)

@@ -19,6 +19,7 @@ from ablate.dashboards.report import parts
 from ablate.dashboards.report.charts import charts
 from ablate.dashboards.theme.styles import REST, Style
 from ablate.store import Store
+from ablate.store.analysis.headline import count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.files.atomic import write_atomic
 
@@ -93,7 +94,9 @@ def _section(about: GridContext, looks: Mapping[str, Style], key: str) -> str:
 
 def _lead(about: GridContext, judged: pl.DataFrame) -> str:
     """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
-    said, measure = summarise_verdicts(judged, str(about.baseline_name)), about.measure
+    headlines = count_headlines(judged)
+    said = f"{summarise_verdicts(judged, str(about.baseline_name))}{headlines and f' {sentence(headlines)}'}"
+    measure = about.measure
     if sum(len(axis["labels"]) > 1 for axis in about.header["axes"]) < 2:
         return said
     levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))

@@ -1,7 +1,8 @@
 """Was training finished: the check of a verdict that longer training answers, or, if it can only be no, a curve.
 
-Twice as long agrees if the difference keeps its sign and moves by less than the band. From values during training
-only *no* follows: if an arm still improves by as much as the difference, the speed of learning is compared.
+Twice as long agrees if the difference moves by less than the band and, if it is one, keeps its sign. From values during
+training only *no* follows: if an arm still improves by as much as the difference and the band, the speed of learning is
+compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from ablate.store.database import queries
 from ablate.store.state import ENDED
 from ablate.store.statistics.check import Check
 from ablate.store.statistics.scales import forward, margin
+from ablate.store.statistics.verdict import CLAIMS
 from ablate.store.store import Store
 
 LAST: Final = 0.75
@@ -42,7 +44,8 @@ def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dic
         check = None
         if cell in of and base in of:
             check = _compare(_judge(every, by, cell, base), _judge(every, by, of[cell], of[base]), longer["factor"], by)
-        checks[cell] = check or _read_curves(row, [gains[arm] for arm in (cell, base) if arm in gains])
+        known = [gains[arm] for arm in (cell, base) if arm in gains]
+        checks[cell] = check or _read_curves(row, known, margin(by.rope, by.scale))
     return checks
 
 
@@ -64,10 +67,11 @@ def _compare(
         return None
     before, after = short["difference"], long["difference"]
     moved = abs(after - before)
-    agrees = before * after > 0 and moved < band
+    turned = short["verdict"] in CLAIMS and before * after <= 0  # inside the band a sign is noise
+    agrees = moved < band and not turned
     words = (
         f"{factor} times as long, the difference is {after:+.3g}{_UNITS[by.scale]} and not {before:+.3g}: it moves by "
-        f"{moved:.2g}, where {band:.2g} counts as equal"
+        f"{moved:.2g}, where {band:.2g} counts as equal{', and changes its sign' if turned else ''}"
     )
     return Check("finished", "yes" if agrees else "no", words, moved)
 
@@ -97,12 +101,12 @@ def _read_gains(store: Store, grid: str, by: GridMeasure) -> dict[str, float]:
     return {cell: sum(each) / len(each) for cell, each in gains.items()}
 
 
-def _read_curves(row: Mapping[str, Any], gains: Sequence[float]) -> Check:
-    """Judge a comparison that nothing longer answers by the gains of its arms."""
+def _read_curves(row: Mapping[str, Any], gains: Sequence[float], band: float) -> Check:
+    """Judge a comparison that nothing longer answers by the gains of its arms; those inside the band say nothing."""
     if row["difference"] is None or not gains:
         return Check("finished", "unknown", f"{_UNKNOWN}, and no value in training shows an improvement")
     gain = max(gains)
-    if gain > 0 and gain >= abs(row["difference"]):
+    if gain > 0 and gain >= max(abs(row["difference"]), band):
         words = f"the last quarter of training still improves by {gain:.2g}, the difference is {row['difference']:+.2g}"
         return Check("finished", "no", f"{words}: the speed of learning is compared", gain)
     return Check("finished", "unknown", f"{_UNKNOWN}; the last quarter of training improves by {gain:.2g}", gain)

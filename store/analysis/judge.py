@@ -4,8 +4,11 @@ A headline is a claim about which no check answers *no* or *unknown*. If the sta
 baseline were off, the verdict says so, unless the cell is better or worse.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -19,7 +22,8 @@ from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.on_check import on_checks
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_check import tuned_checks
-from ablate.store.analysis.verdicts import GridMeasure, baselines_of, every_run, measure_of, verdicts
+from ablate.store.analysis.two_part import runs_that_learned
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, every_run, measure_of, verdicts
 from ablate.store.database.connection import transaction
 from ablate.store.files.layout import Layout
 from ablate.store.statistics.check import CHECK_NAMES, Check, CheckName
@@ -28,6 +32,8 @@ from ablate.store.store import Store
 
 RULES: Final = 1
 """Release of the rules; verdicts that another release stored are computed again."""
+
+_LOG: Final = logging.getLogger(__name__)
 
 _DOUBTS: Final[Sequence[CheckName]] = ("on", "control", "noise", "finished", "tuned")
 """Checks in the order in which a doubt matters: a "no" before an "unknown"."""
@@ -58,7 +64,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
     finished = finished_checks(store, grid, baseline=baseline, measure=changes)
     caution = noise_caution(store, grid, baseline=baseline, measure=changes).caution
     tests = {row["cell"]: row for row in control_tests(store, grid, baseline=baseline, measure=changes).to_dicts()}
-    known = store.grid(grid).get("controls") is not None
+    untested = _untested_controls(store.grid(grid), by, baseline_of(store, grid, baseline) if baseline else None)
     checks: dict[str, Sequence[Check]] = {}
     for row in rows.iter_rows(named=True):
         cell = row["cell"]
@@ -68,7 +74,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
             tuned[cell],
             finished[cell],
             _check_noise(row, caution),
-            _check_control(row, tests.get(cell), known=known, better=better),
+            _check_control(row, None if untested else tests.get(cell), untested, better=better),
         )
     return JudgedGrid(_with_checks(rows, checks), checks)
 
@@ -82,13 +88,27 @@ def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
     return Check("noise", "yes", "no sign of two groups of runs, a long tail, or skew with unequal spread", runs)
 
 
-def _check_control(row: Mapping[str, Any], test: Mapping[str, Any] | None, *, known: bool, better: bool) -> Check:
+def _untested_controls(header: Mapping[str, Any], by: GridMeasure, baseline: str | None) -> str:
+    """Why the controls that a plan names say nothing about a comparison; empty if they do."""
+    if header.get("logged"):
+        return "the runs were logged, so no plan knows their simplest explanations"
+    if header.get("controls") is None:
+        return "an earlier release planned this grid; the next `ablate run` names controls"
+    planned = header["measure"]
+    if (by.name, dict(by.point)) != (planned["name"], planned["point"]):
+        return "controls are planned for the measure of the grid, and another one is compared"
+    if baseline not in (None, header["baseline"]):
+        return "controls are planned for the baseline of the grid, and another one is compared"
+    return ""
+
+
+def _check_control(row: Mapping[str, Any], test: Mapping[str, Any] | None, untested: str, *, better: bool) -> Check:
     if row["verdict"] not in CLAIMS:
         return Check("control", "-", "no difference is shown that a control could explain")
+    if untested:
+        return Check("control", "unknown", untested)
     if test is None:
-        if known:
-            return Check("control", "-", "no simpler explanation is known")
-        return Check("control", "unknown", "an earlier release planned this grid; the next `ablate run` names controls")
+        return Check("control", "-", "no simpler explanation is known")
     return Check("control", test["beyond"], control_text(test, better=better), test["p_holm"])
 
 
@@ -116,22 +136,60 @@ def _with_checks(rows: pl.DataFrame, checks: Mapping[str, Sequence[Check]]) -> p
     )
 
 
+@cache
+def rules() -> str:
+    """The hash of the code that judges; verdicts that other code stored are computed again."""
+    digest = blake2b(digest_size=8)
+    for package in ("ablate.store.analysis", "ablate.store.statistics"):
+        for file in sorted(files(package).iterdir(), key=lambda each: each.name):
+            if file.name.endswith(".py"):
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def conclude(layout: Layout, connection: duckdb.DuckDBPyConnection) -> None:
     """Bring the tables `verdict` and `verdict_check` in line with the results; the caller holds the database.
 
-    A grid that cannot be judged has no rows; the commands about it say why.
+    A grid that cannot be judged has no rows; the commands about it say why. An error in one grid is logged.
     """
-    if connection.execute("SELECT value FROM meta WHERE name = 'judged'").fetchall() == [(str(RULES),)]:
+    if connection.execute("SELECT value FROM meta WHERE name = 'judged'").fetchall() == [(rules(),)]:
         return
     store = Store(layout, connection, None)
     stored = dict(connection.execute("SELECT DISTINCT grid, digest FROM verdict").fetchall())
-    current = {name: digest for name in store.grids() if (digest := _digest(store, name))}
+    tables = {grid: _judge_again(store, grid, stored.get(grid)) for grid in store.grids()}
     with transaction(connection):
-        for grid in stored.keys() | current.keys():
-            if stored.get(grid) != current.get(grid):
-                _store(store, connection, grid, current.get(grid))
+        for grid in stored.keys() | tables.keys():
+            frames = tables.get(grid)
+            if frames is not None and not frames:
+                continue
+            for table in ("verdict", "verdict_check"):
+                connection.execute(f"DELETE FROM {table} WHERE grid = $grid", {"grid": grid})
+            for table, rows in (frames or {}).items():
+                connection.register("derived", rows.to_arrow())
+                connection.execute(f"INSERT INTO {table} BY NAME FROM derived")
+                connection.unregister("derived")
         connection.execute("DELETE FROM meta WHERE name = 'judged'")
-        connection.execute("INSERT INTO meta VALUES ('judged', $rules)", {"rules": str(RULES)})
+        connection.execute("INSERT INTO meta VALUES ('judged', $rules)", {"rules": rules()})
+
+
+def _judge_again(store: Store, grid: str, stored: str | None) -> dict[str, pl.DataFrame] | None:
+    """The rows of a grid by table; none if those that are stored still hold, None if it cannot be judged."""
+    try:
+        digest = _digest(store, grid)
+        if digest == stored:
+            return {}
+        judged = judge(store, grid)
+    except AblateError:
+        return None
+    except Exception:  # noqa: BLE001  # told and logged; the results of other grids are read
+        _LOG.exception("the grid %s cannot be judged", grid)
+        return None
+    verdict = judged.rows.with_columns(grid=pl.lit(grid), digest=pl.lit(digest))
+    checks = [(grid, cell, *check) for cell, own in judged.checks.items() for check in own]
+    return {
+        "verdict": verdict.select(_VERDICT_COLUMNS),
+        "verdict_check": pl.DataFrame(checks, _CHECK_COLUMNS, orient="row"),
+    }
 
 
 _IN_TRAINING: Final = """
@@ -141,37 +199,32 @@ WHERE name = $name AND trial IN (SELECT trial FROM grid_trial WHERE grid = $grid
 """All values of a measure, also those before the end of training."""
 
 
-def _digest(store: Store, grid: str) -> str | None:
-    """The hash of everything that the verdicts of a grid are computed from; None if it cannot be judged."""
-    try:
-        by = measure_of(store, grid, None)
-        baselines_of(store, grid, None)
-        parts = [RULES, store.grid(grid), every_run(store, grid, by).rows(), read_changes(store, grid, by)]
-        parts += store.sql(_IN_TRAINING, {"grid": grid, "name": by.name}).rows()
-    except AblateError:
-        return None
+def _digest(store: Store, grid: str) -> str:
+    """The hash of everything that the verdicts of a grid are computed from. Raises as `verdicts` does."""
+    by = measure_of(store, grid, None)
+    baselines_of(store, grid, None)
+    parts = [rules(), store.grid(grid), every_run(store, grid, by).rows(), read_changes(store, grid, by)]
+    parts += store.sql(_IN_TRAINING, {"grid": grid, "name": by.name}).rows()
+    parts.append(sorted(runs_that_learned(store, grid, by, None) or ()))
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _store(store: Store, connection: duckdb.DuckDBPyConnection, grid: str, digest: str | None) -> None:
-    for table in ("verdict", "verdict_check"):
-        connection.execute(f"DELETE FROM {table} WHERE grid = $grid", {"grid": grid})
-    if digest is None:
-        return
-    try:
-        judged = judge(store, grid)
-    except AblateError:
-        return
-    verdict = judged.rows.with_columns(grid=pl.lit(grid), digest=pl.lit(digest))
-    checks = [(grid, cell, *check) for cell, own in judged.checks.items() for check in own]
-    check = pl.DataFrame(checks, _CHECK_COLUMNS, orient="row")
-    for table, rows in (("verdict", verdict), ("verdict_check", check)):
-        columns = [name for name, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
-        connection.register("derived", rows.select(columns).to_arrow())
-        connection.execute(f"INSERT INTO {table} BY NAME FROM derived")
-        connection.unregister("derived")
-
-
+_VERDICT_COLUMNS: Final = (
+    *(
+        "grid",
+        "cell",
+        "label",
+        "operator",
+        "baseline",
+        "verdict",
+        "value",
+        "baseline_value",
+        "difference",
+        "low",
+        "high",
+    ),
+    *("percent", "p", "p_holm", "pairs", "planned", "reason", "doubt", "headline", "digest"),
+)
 _CHECK_COLUMNS: Final = {
     **dict.fromkeys(("grid", "cell", "check", "answer", "reason"), pl.String),
     "number": pl.Float64,

@@ -1,9 +1,10 @@
 """The knock-outs of a grid's cells as recorded, and the stages in which cells differ, read from a store."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database import queries
 from ablate.store.store import Store
@@ -48,28 +49,41 @@ def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
 
 
 class Operators(NamedTuple):
-    """The operators of a cell as JSON, and the layers that have the first."""
+    """The operators of a cell as JSON, the layers that have the first, and the rest of its spec."""
 
     operator: dict[str, Any]
     rest: dict[str, Any]
     layers: dict[str, Any]
+    others: Mapping[str, Any] = {}
+    """Fields that a comparison keeps, without those over which cells are tuned."""
 
 
 def read_operators(store: Store, grid: str) -> dict[str, Operators]:
     """Return the operators of each cell of a trial with an operator."""
+    header = store.grid(grid)
+    tuned = [axis["path"].split(".") for axis in header["axes"] if axis["name"] in nuisance_axes(header)]
     listed = store.sql(
-        """
-        SELECT g.cell, any_value(t.spec->'operator')::VARCHAR, any_value(t.spec->'placement')::VARCHAR
-        FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid GROUP BY ALL
-        """,
+        "SELECT g.cell, any_value(t.spec)::VARCHAR FROM grid_trial g JOIN trial t USING (trial) "
+        "WHERE g.grid = $grid GROUP BY g.cell",
         {"grid": grid},
     )
     operators = {}
-    for cell, operator, placement in listed.iter_rows():
-        if operator and placement:
-            layers = json.loads(placement)
-            operators[cell] = Operators(json.loads(operator), layers.pop("rest"), layers)
+    for cell, text in listed.iter_rows():
+        spec = json.loads(text or "{}")
+        operator, layers = spec.pop("operator", None), spec.pop("placement", None)
+        if isinstance(operator, dict) and isinstance(layers, dict) and isinstance(layers.get("rest"), dict):
+            others = {name: value for name, value in spec.items() if name not in ("seed", "execution")}
+            for path in tuned:
+                _remove(others, path)
+            operators[cell] = Operators(operator, layers.pop("rest"), layers, others)
     return operators
+
+
+def _remove(fields: Any, path: Sequence[str]) -> None:
+    for name in path[:-1]:
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    if isinstance(fields, dict):
+        fields.pop(path[-1], None)
 
 
 def differing(ours: Operators, theirs: Operators) -> set[str]:

@@ -5,10 +5,11 @@ are in one arm, and off if they are in neither.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ablate.store.analysis.knockout_rows import (
     Change,
@@ -21,7 +22,7 @@ from ablate.store.analysis.knockout_rows import (
 )
 from ablate.store.analysis.once import once
 from ablate.store.analysis.two_part import runs_that_learned
-from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, runs
 from ablate.store.statistics.arms import match_cells
 from ablate.store.statistics.check import Check
 from ablate.store.statistics.knockout_words import OFF, KnockoutResult, describe_removal
@@ -50,7 +51,12 @@ def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dic
             }
             for cell, own in changes.items()
         }
-    removals = KnockedOut(by, changes, read_operators(store, grid), of_learners=learned is not None)
+    done = runs(store, grid, by).filter(pl.col("value").is_finite()).select("cell", "seed").iter_rows()
+    seeds: dict[str, set[int]] = {}
+    for cell, seed in done:
+        if learned is None or (cell, seed) in learned:
+            seeds.setdefault(cell, set()).add(seed)
+    removals = KnockedOut(by, changes, read_operators(store, grid), seeds, of_learners=learned is not None)
     compared = compared_runs(store, grid, by, baseline=baseline)
     pairs = match_cells(compared.values["cell"].unique(maintain_order=True).to_list(), compared.baseline)
     return {cell: removals.compare(cell, base) for cell, base in pairs.items()}
@@ -62,6 +68,8 @@ class KnockedOut(NamedTuple):
     by: GridMeasure
     rows: Mapping[str, Rows]
     operators: Mapping[str, Operators]
+    seeds: Mapping[str, Set[int]] = {}
+    """Seeds of each cell that count."""
     of_learners: bool = False
     """Only runs that learned count."""
 
@@ -84,6 +92,9 @@ class KnockedOut(NamedTuple):
                 return Check("on", "unknown", f"not measured {where}; {_HOW}")
             if self.of_learners and not any(self.rows[arm].values()):
                 return Check("on", "unknown", f"no run {where} learned")
+            wanted = self.seeds.get(arm, frozenset())
+            if lacking := len(wanted - self.rows[arm].get("none", {}).keys()):
+                return Check("on", "unknown", f"not measured in {lacking} of {len(wanted)} runs {where}; {_HOW}")
         if self._use_no_attention(cell, base):
             return Check("on", "unknown", "uniform attention changes both by less than the band: the task uses none")
         if is_finer(ours, theirs, stages):
@@ -109,14 +120,16 @@ class KnockedOut(NamedTuple):
             ]
         return (sign * (forward(left, scale) - forward(own, scale))).tolist(), errors
 
-    def _describe(self, rows: Mapping[int, Change]) -> KnockoutResult:
+    def _describe(self, arm: str, rows: Mapping[int, Change]) -> KnockoutResult:
+        if not self.seeds.get(arm, frozenset()) <= rows.keys():
+            return _UNKNOWN  # of some runs only
         changes, errors = self._scaled(rows.values())
         return describe_removal(changes, errors, self.band, items=[each.items or 0 for each in rows.values()])
 
     def _vary(self, cell: str, base: str, stages: Collection[str]) -> Check:
         named = [(arm, f"mean-{stage}") for arm in (cell, base) for stage in stages]
-        results = [self._describe(self.rows[arm][name]) for arm, name in named if name in self.rows[arm]]
-        if not results:
+        results = [self._describe(arm, self.rows[arm][name]) for arm, name in named if name in self.rows[arm]]
+        if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured whether the numbers of the {_list(stages)} vary; {_HOW}")
         result = _strongest(results)
         told = f"putting the numbers of the {_list(stages)} at their mean changes {self._size(result)}"
@@ -134,19 +147,27 @@ class KnockedOut(NamedTuple):
             if parts:
                 touched = frozenset[str]().union(*parts)
                 gone |= touched
-                results.append(self._describe(sets[touched]) if touched in sets else _UNKNOWN)
-                alone += [f"{_list(part)} {self._describe(sets[part]).word}" for part in parts if len(parts) > 1]
+                results.append(self._describe(arm, sets[touched]) if touched in sets else _UNKNOWN)
+                alone += [f"{_list(part)} {self._describe(arm, sets[part]).word}" for part in parts if len(parts) > 1]
                 if touched == frozenset[str]().union(*sets) and "refit" in self.rows[arm]:
-                    refits.append(self._describe(self.rows[arm]["refit"]))
+                    refits.append(self._describe(arm, self.rows[arm]["refit"]))
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
+        if any(math.isnan(each.low) for each in results):
+            return Check("on", "unknown", f"a value is not on the {self.by.scale} scale, so its change is unknown")
         result, each_alone = _strongest(results), f"; alone: {', '.join(alone)}" if alone else ""
         told = f"leaving the {_list(gone)} out of the trained models changes {self._size(result)}{each_alone}"
         if result.word == "off":
+            ours, theirs = self.operators[cell].others, self.operators[base].others
+            others = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
+            if others:
+                words = f"{told}: off, so the difference is one of {' and '.join(others)}"
+                return Check("on", "no", words, result.high, "off, beside other changes")
             return Check("on", "no", f"{told}: off, so this comparison says nothing about it", result.high, "off")
         if not result.word.startswith("on"):
             return Check("on", "unknown", f"{told}: {_tell(result, result.word)}", result.low, result.word)
-        if len(refits) == len(results) and all(max(abs(each.low), abs(each.high)) < self.band for each in refits):
+        fits = [each.word != "unknown" and max(abs(each.low), abs(each.high)) < self.band for each in refits]
+        if all(fits) and len(fits) == len(results):
             left = max(abs(end) for each in refits for end in (each.low, each.high))
             word = f"{result.word}, but no more than a temperature and a size"
             return Check("on", "yes", f"{told}; a temperature and a size per head leave {left:.2g}: {word}", left, word)

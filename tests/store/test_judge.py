@@ -70,7 +70,7 @@ def test_new_results_and_a_changed_measure_are_judged_again_and_nothing_else_is(
     assert (asked, first.equals(again)) == (["grid"], True)
     for end, content in ends.items():
         end.write_bytes(content)
-    assert stored(root, judging=False)[0].equals(first)  # a reader that does not judge leaves it to the next
+    assert stored(root, judging=False)[0].is_empty()  # no verdict stands beside results that it is not about
     second, _ = stored(root)
     assert (second["pairs"].to_list(), len(asked)) == ([4, 4], 2)
     header = Layout(root).grid_header("grid")
@@ -84,7 +84,7 @@ def test_new_results_and_a_changed_measure_are_judged_again_and_nothing_else_is(
 def test_other_rules_judge_again_without_new_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = campaign(tmp_path / "runs")
     first, _ = stored(root)
-    monkeypatch.setattr("ablate.store.analysis.judge.RULES", 1_000)
+    monkeypatch.setattr("ablate.store.analysis.judge.rules", lambda: "others")
     second, _ = stored(root)
     assert (first["digest"] != second["digest"]).all()
     assert first.drop("digest").equals(second.drop("digest"))
