@@ -84,7 +84,7 @@ def flat_start_lines(found: Iterable[FlatStart]) -> Iterator[str]:
         size = f"training it changes a head's output by at most {100 * each.reach:.2g} %, below {100 * LEAST_REACH:g} %"
         can = f", but the {each.number.partition('.')[0]}'s projection can" if each.weights else ""
         cells = f"{format_count(len(each.cells), 'cell')}, {some(each.cells, 3)}"
-        yield f"{each.number} will hardly move from {each.start:g} ({size}){can}; {cells}"
+        yield f"{each.number} will hardly move from {each.start:g} ({size}) and acts as it starts{can}; {cells}"
 
 
 def starts(operator: Operator, size: LayerSize, layer: int, moved: Movement) -> Iterator[NumberStart]:

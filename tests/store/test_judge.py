@@ -1,6 +1,8 @@
 """Verdicts with their checks: what SQL holds is what commands say, and both follow the results."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,18 +14,18 @@ from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.rebuild import rebuild
-from ablate.store.statistics.check import CHECK_NAMES, Check
+from ablate.store.statistics.check import CHECK_NAMES, Answer, Check
 from tests.known_campaign import Line, Planted, plant
 
 NAMES = ("softmax", "SSA", "Cog")
 
 
+def value(line: Line) -> float:
+    return 1.0 + NAMES.index(line["operator"]) + int(line["trial"][:4], 16) / 1e7
+
+
 def campaign(root: Path) -> Path:
     """Each operator is worse than the one before, by much more than the noise."""
-
-    def value(line: Line) -> float:
-        return 1.0 + NAMES.index(line["operator"]) + int(line["trial"][:4], 16) / 1e7
-
     return plant(root, NAMES, range(4), Planted(value))
 
 
@@ -112,3 +114,81 @@ def test_what_was_off_has_no_verdict_of_equality(tmp_path: Path, monkeypatch: py
     assert (set(worse["verdict"]), set(worse["on"])) == ({"worse"}, {"no"})  # a difference stays one
     assert not worse["headline"].any()
     assert worse["doubt"].str.starts_with("on: ").all()
+
+
+ALL_PASS = {
+    "on": Check("on", "yes", "on", 0.5, "on"),
+    "tuned": Check("tuned", "yes", "inside"),
+    "finished": Check("finished", "yes", "stays"),
+}
+
+
+@pytest.fixture
+def passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pl.DataFrame]:
+    """Judge a campaign whose cells are worse than the baseline, with the checks of other modules as given."""
+    root = campaign(tmp_path / "runs")
+    header = Layout(root).grid_header("grid")
+    write_json(header, {**read_json(header), "controls": {"cells": {}, "of": {}, "missing": {}}})
+
+    def judged(**answers: Answer) -> pl.DataFrame:
+        for name, passed in ALL_PASS.items():
+            each = dict.fromkeys(cells, passed._replace(answer=answers.get(name, "yes")))
+            monkeypatch.setattr(f"ablate.store.analysis.judge.{name}_checks", lambda *_, each=each, **__: each)
+        with Store.open(root) as store:
+            return judge(store, "grid").rows
+
+    with Store.open(root) as store:
+        cells = verdicts(store, "grid")["cell"].to_list()
+    return judged
+
+
+def test_a_claim_that_passes_every_check_is_a_headline(passing: Callable[..., pl.DataFrame]) -> None:
+    rows = passing()
+    assert rows["headline"].all()
+    assert rows["doubt"].is_null().all()
+
+
+@pytest.mark.parametrize("name", ALL_PASS)
+@pytest.mark.parametrize("answer", ["no", "unknown"])
+def test_one_open_check_makes_it_none(passing: Callable[..., pl.DataFrame], name: str, answer: Answer) -> None:
+    rows = passing(**{name: answer})
+    assert not rows["headline"].any()
+    assert rows["doubt"].str.starts_with(f"{name}: ").all()
+
+
+def test_a_no_is_told_before_an_unknown(passing: Callable[..., pl.DataFrame]) -> None:
+    assert passing(on="unknown", tuned="no")["doubt"].str.starts_with("tuned: ").all()
+
+
+@pytest.mark.parametrize(
+    ("header", "asked"),
+    [
+        ({"logged": True}, {}),
+        ({"controls": None}, {}),
+        ({}, {"baseline": "SSA"}),
+        ({}, {"measure": {"name": "other", "point": {}}}),
+    ],
+)
+def test_controls_of_another_question_answer_nothing(
+    tmp_path: Path, header: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    root = plant(tmp_path / "runs", NAMES, range(4), Planted(value, more=lambda line: {"other": value(line)}))
+    place = Layout(root).grid_header("grid")
+    write_json(place, {**read_json(place), "controls": {"cells": {}, "of": {}, "missing": {}}, **header})
+    with Store.open(root) as store:
+        assert set(judge(store, "grid", **asked).rows["control"]) == {"unknown"}
+        assert set(judge(store, "grid").rows["control"]) == ({"unknown"} if header else {"-"})
+
+
+def test_an_error_in_one_grid_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = campaign(tmp_path / "runs")
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr("ablate.store.analysis.judge.on_checks", broken)
+    rows, _ = stored(root)
+    assert rows.is_empty()
+    assert "grid" in caplog.text

@@ -258,7 +258,7 @@ def _verdict_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {about.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
     claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
-    for name, how in _ANSWERS.items():
+    for name, how in () if about.header.get("logged") else _ANSWERS.items():
         if n := claims.filter(pl.col(name) == "unknown").height:
             yield f"answer the check {name} of {count(n, 'claim')}", "without it no claim is a headline", how
 
