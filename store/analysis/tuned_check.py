@@ -92,7 +92,7 @@ class _Place(NamedTuple):
 
 
 def _judge(arms: Sequence[_Arm], values: Mapping[str, Mapping[str, Any]]) -> Check:
-    """Judge the axes whose field both arms have, or one of them."""
+    """Judge the axes; only one whose field both arms have shows that both are tuned."""
     for arm in arms:
         choice = arm.compared.choices.get(arm.cell)
         if choice is not None and not choice.among:
@@ -100,7 +100,7 @@ def _judge(arms: Sequence[_Arm], values: Mapping[str, Mapping[str, Any]]) -> Che
     axes = [[_find_place(name, arm, of) for arm in arms if arm.cell in of] for name, of in values.items()]
     places = [place for axis in axes for place in axis]
     edges = [place for place in places if place.kind == "edge"]
-    inside = [place for axis in axes if all(each.kind == "inside" for each in axis) for place in axis]
+    inside = [place for axis in axes if [each.kind for each in axis] == ["inside"] * len(arms) for place in axis]
     if edges:
         words = ", and ".join(place.words for place in edges)
         return Check("tuned", "no", f"{words}: the best may lie beyond", edges[0].number)
@@ -109,6 +109,9 @@ def _judge(arms: Sequence[_Arm], values: Mapping[str, Mapping[str, Any]]) -> Che
     for place in places:
         if place.kind == "unknown":
             return Check("tuned", "unknown", place.words, place.number)
+    if places:
+        told = ", and ".join(place.words for place in places)
+        return Check("tuned", "unknown", f"{told}, and no nuisance axis applies to both")
     return Check("tuned", "unknown", "no axis is a nuisance axis, so both have one level of everything else")
 
 
