@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from ablate.grid.errors import NotFoundError, StoreError
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.store.files.atomic import (
     add_seal,
     environment_problem,
@@ -32,6 +32,8 @@ from ablate.store.files.atomic import (
 )
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import require_version
+from ablate.store.files.trial_status import trial_state
+from ablate.store.state import ENDED
 
 if TYPE_CHECKING:
     from ablate.grid import Grid
@@ -73,17 +75,29 @@ def write_grid(layout: Layout, grid: "Grid", lines: Iterable[Mapping[str, Any] |
     header, path = grid.header(), layout.grid_header(grid.name)
     with suppress(NotFoundError, StoreError):  # no header, or a torn one
         before = read_json(path)
-        header |= _earlier_variances(before, header)
+        header |= _earlier_variances(layout, before, header)
         if before == json.loads(json.dumps(header)):
             return
     write_json(path, header)
 
 
-def _earlier_variances(before: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what a grid was compared with before, if that changed: a choice that is made with results shows."""
+def _earlier_variances(layout: Layout, before: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what a grid was compared with before, if that changed after a trial had ended: then results may decide."""
     earlier, was = before.get("earlier_variances", []), before.get("variance", "own")
-    changed = [*earlier, was] if was != header.get("variance", "own") else earlier
-    return {"earlier_variances": changed} if changed else {}
+    if was != header.get("variance", "own") and _any_ended(layout, layout.grid_trials(header["grid"])):
+        earlier = [*earlier, was]
+    return {"earlier_variances": earlier} if earlier else {}
+
+
+def _any_ended(layout: Layout, trials: Path) -> bool:
+    with trials.open("rb") as lines:
+        return any(_has_ended(layout, trial_of(line, f"a line of {trials}")) for line in lines)
+
+
+def _has_ended(layout: Layout, key: str) -> bool:
+    with suppress(EnvironmentProblem):
+        return trial_state(layout, key).state in ENDED
+    return True  # it may have, if nobody can read it
 
 
 def read_lines(path: Path, numbers: Sequence[int]) -> Iterator[bytes]:

@@ -4,13 +4,13 @@ import json
 import struct
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_spec import real_spec
-from toy_campaign import toy_grid
+from toy_campaign import run_quietly, toy_grid
 from toy_training import ToyTrial
 
-from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
 from ablate.runners.attempts.manifest import (
     Manifest,
@@ -123,20 +123,29 @@ def test_a_grid_of_another_version_is_kept(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize("before", [None, "own"])
 def test_a_variance_that_is_chosen_with_results_shows(layout: Layout, before: str | None) -> None:
-    def grid(variance: str) -> Grid:
-        return toy_grid("shared").changed(variance=variance)
+    def write(variance: str) -> dict[str, Any]:
+        grid = toy_grid("shared").changed(variance=variance)
+        write_grid(layout, grid, trial_lines(grid))
+        return read_json(layout.grid_header("shared"))
 
+    run_quietly(layout.root, toy_grid("ended", seeds=(2,)))  # has trials of the other grid
     if before:
-        write_grid(layout, grid(before), ())
+        write(before)
     for _ in range(2):
-        write_grid(layout, grid("shared"), ())
-        header = read_json(layout.grid_header("shared"))
+        header = write("shared")
         assert header["variance"] == "shared"
         assert header.get("earlier_variances") == ([before] if before else None)
-    write_grid(layout, grid("own"), ())
-    header = read_json(layout.grid_header("shared"))
+    header = write("own")
     assert "variance" not in header
     assert header["earlier_variances"] == [*([before] if before else []), "shared"]
+
+
+def test_a_variance_that_is_chosen_before_any_result_does_not_show(layout: Layout) -> None:
+    run_quietly(layout.root, toy_grid("ended", seeds=(7,)))
+    for variance in ("own", "shared"):
+        grid = toy_grid("shared").changed(variance=variance)
+        write_grid(layout, grid, trial_lines(grid))
+    assert "earlier_variances" not in read_json(layout.grid_header("shared"))
 
 
 def test_a_grid_has_one_variance() -> None:
