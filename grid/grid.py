@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, final
 
 from ablate.grid.axis import Dimension, Scalar
 from ablate.grid.baselines import Agreement, find_baselines
+from ablate.grid.budget import Budgets
 from ablate.grid.columns import Columns
 from ablate.grid.control import CellTrial, ControlCell, Controls, Wanted, check_wanted, find_controls
 from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
@@ -266,7 +267,9 @@ class Grid:
         pruned: Pruned = Counter()
         cells, agreed = [], list[Agreement]()
         rows: dict[RowInfo, None] = {}
+        budgets = Budgets(self.name, self.columns)
         for cell in self._cells.all(pruned):
+            budgets.add(cell)
             cells.append((bytes.fromhex(cell.key), cell.place))
             rows |= dict.fromkeys(getattr(cell.trial, "row_infos", tuple)())
             if self.baseline:

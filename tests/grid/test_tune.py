@@ -1,11 +1,13 @@
 """Nuisance axes: declared by `over(..., tune=True)`, in the header and in the cells of a grid, and never compared."""
 
 import pytest
+from standin import Training
 from standin_grid import HEADS, LAYERS, OPERATORS, grid
 
-from ablate.grid import Grid, over, zipped
+from ablate.grid import Grid, one_at_a_time, over, zipped
 from ablate.grid.errors import SpecError
 
+STEPS = over("training.steps", [100, 200], tune=True)
 RATE = over("training.optimizer.lr", [0.001, 0.01, 0.1], tune=True)
 AGAINST = {"baseline": {"operator": "softmax"}}
 
@@ -72,8 +74,18 @@ def test_a_cell_without_the_axis_is_not_tuned() -> None:
         lambda: grid(OPERATORS, RATE) | grid(OPERATORS, over("training.optimizer.lr", [0.001])),
         lambda: over("training.optimizer.lr", [0.1], tune="lr"),
         lambda: grid(OPERATORS, over("training.optimizer.rate", [0.1], tune=True)),
+        lambda: grid(OPERATORS, STEPS),
+        lambda: grid(OPERATORS, zipped(STEPS, over("training.optimizer.lr", [0.1, 0.2], tune=True))),
+        lambda: grid(OPERATORS, one_at_a_time(STEPS, over("training.optimizer.lr", [0.1, 0.2], tune=True))),
+        lambda: grid(OPERATORS, over("training", [{"steps": 100}, {"steps": 200}], tune=True)),
+        lambda: grid(
+            OPERATORS, over("training", [Training(steps=n) for n in (100, 200)], labels=["s", "l"], tune=True)
+        ),
     ],
-    ids=["in the baseline", "alone", "two alone", "zipped with others", "in one part", "not a bool", "unknown"],
+    ids=[
+        *("in the baseline", "alone", "two alone", "zipped with others", "in one part", "not a bool", "unknown"),
+        *("budget", "budget zipped", "budget one at a time", "budget inside", "budget inside a spec"),
+    ],
 )
 def test_bad_nuisance_axes_are_refused(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(SpecError):
