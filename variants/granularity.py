@@ -36,4 +36,9 @@ def _axes(per: object) -> object:
     return per
 
 
+def name_axes(axes: tuple[Axis, ...]) -> str:
+    """Return the usual name of a granularity, else its axes joined by +."""
+    return next((name for name, usual in NAMED.items() if usual == axes), "+".join(axes))
+
+
 Granularity = Annotated[tuple[Axis, ...], BeforeValidator(_axes)]

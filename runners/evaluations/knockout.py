@@ -11,7 +11,7 @@ from ablate.grid.measure import Measure
 from ablate.grid.spec import Name, Spec
 from ablate.runners.tasks.task import Measurements
 from ablate.variants import Operator
-from ablate.variants.granularity import Axis, Granularity
+from ablate.variants.granularity import Axis, Granularity, name_axes
 from ablate.variants.model.knockout import STAGES, Component, components, differing_stages
 from ablate.variants.number import ByDepth
 from ablate.variants.stages.stage import Stage
@@ -33,7 +33,10 @@ class Knockout(Spec):
     sets: tuple[Component, ...] = ()
     """The sets of stages that go; with the components of an operator that have one of them, they go together."""
     means: Annotated[dict[Name, Granularity], FROZEN] = FrozenDict()
-    """The axes that are left to a number "stage.field"; it is replaced by its mean over the others."""
+    """The axes that are left to a number, by "stage-level.field"; it is replaced by its mean over the others.
+
+    The level is the granularity that it is compared with.
+    """
 
     @field_validator("sets")
     @classmethod
@@ -52,11 +55,12 @@ class Knockout(Spec):
         sets = dict.fromkeys((*self.sets, *other.sets))
         return self.changed(sets=tuple(sets), means={**other.means, **self.means})
 
-    def means_by_stage(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
-        """Return `means` apart for each stage."""
+    def means_by_level(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
+        """Return `means` apart for each "stage-level", by "stage.field"."""
         found: dict[str, dict[str, tuple[Axis, ...]]] = {}
         for name, axes in self.means.items():
-            found.setdefault(name.partition(".")[0], {})[name] = axes
+            level, _, field = name.partition(".")
+            found.setdefault(level, {})[f"{level.partition('-')[0]}.{field}"] = axes
         return found
 
 
@@ -65,8 +69,9 @@ def plan_knockout(
 ) -> Knockout:
     """Plan a model's knock-outs: each component, all, and where it differs from each of `others`.
 
-    Operators are those of the layers, bottom first. Numbers of a stage that vary along more axes than in one of
-    `others` are replaced by their mean over these axes. If none is coarser, `levels` are compared; the coarsest counts.
+    Operators are those of the layers, bottom first. Numbers of a stage that vary along more axes than in some of
+    `others` are replaced by their mean over these axes, for each level there. If none is coarser, the coarsest of
+    `levels` is compared.
     """
     parts, others = components(*operators), list(others)
     sets = dict.fromkeys((*parts, _join(parts)) if parts else ())
@@ -80,8 +85,9 @@ def plan_knockout(
     means: dict[str, tuple[Axis, ...]] = {}
     for operator in dict.fromkeys(operators):
         for stage, choice in operator.stages().items():
-            coarser = _coarser(stage, choice, compared) or _coarser(stage, choice, levels)
-            means |= {f"{stage}.{field}": axes for field, axes in coarser.items()}
+            coarser = _coarser(stage, choice, compared) or dict([*_coarser(stage, choice, levels).items()][:1])
+            for level, left in coarser.items():
+                means |= {f"{stage}-{level}.{field}": axes for field, axes in left.items()}
     return Knockout(name=measure.name, point=measure.point, sets=tuple(sets), means=means)
 
 
@@ -95,17 +101,26 @@ def find_levels(operators: Iterable[Operator]) -> Levels:
     return found
 
 
-def _coarser(stage: str, choice: Stage, levels: Levels) -> dict[str, tuple[Axis, ...]]:
-    """Return the axes that the coarsest of `levels` leaves to the numbers that vary along more."""
+def _coarser(stage: str, choice: Stage, levels: Levels) -> dict[str, dict[str, tuple[Axis, ...]]]:
+    """Return the axes that each coarser one of `levels` leaves to numbers that vary along more, the coarsest first."""
     own, numbers = _axes(choice), choice.numbers()
     known = levels.get(_apart_from_numbers(stage, choice), set()) if numbers else set()
     coarser = [each for each in known if all(set(its) <= set(mine) for its, mine in zip(each, own, strict=True))]
-    coarsest = min(sorted(coarser), key=lambda each: sum(map(len, each)), default=own)
-    left = dict(zip(numbers, coarsest, strict=True))
-    for field, number in numbers.items():
-        if isinstance(number, ByDepth) and "layer" in number.per:  # a constant one differs by layer, too
-            left[field] = ("layer", *(axis for axis in left[field] if axis != "layer"))
-    return {field: axes for field, axes in left.items() if set(axes) < set(numbers[field].per)}
+    found = {}
+    for level in sorted(coarser, key=lambda each: (sum(map(len, each)), each)):
+        left = dict(zip(numbers, level, strict=True))
+        for field, number in numbers.items():
+            if isinstance(number, ByDepth) and "layer" in number.per:  # a constant one differs by layer, too
+                left[field] = ("layer", *(axis for axis in left[field] if axis != "layer"))
+        if left := {field: axes for field, axes in left.items() if set(axes) < set(numbers[field].per)}:
+            found[_name_level(level)] = left
+    return found
+
+
+def _name_level(level: Axes) -> str:
+    """Name the granularity of a stage: that of all of its numbers, or that of each, in order, joined by -."""
+    names = [name_axes(axes) for axes in level]
+    return names[0] if len(set(names)) == 1 else "-".join(names)
 
 
 def _apart_from_numbers(stage: str, choice: Stage) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Which knock-outs the cells of a grid get: components, all, where they differ from what they meet, finer numbers.
 
 A number is finer if it varies along more axes than in another cell of the grid whose stage is the same apart from its
-numbers. It is compared with what the cell meets, if that is coarser, else with the coarsest.
+numbers. It is compared with each level that the cell meets, if one is coarser, else with the coarsest.
 """
 
 from collections.abc import Callable, Mapping, Sequence

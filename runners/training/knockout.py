@@ -7,7 +7,8 @@ the items' own changes. The changes are
     <stages>         these stages, joined by +, are at their default choice
     all              every changed stage is
     uniform          every stage is, and all visible keys have one weight
-    mean-<stage>     the numbers of the stage are replaced by their mean over the axes that `Knockout.means` leaves out
+    mean-<stage>-<level>
+                     the numbers of the stage are replaced by their mean over the axes that `Knockout.means` leaves out
     refit            as for all, then a temperature and an output size of every head are fitted (`refit.py`)
 
 A measure that training logs, such as the loss, is taken on the last training batches; items are then sequences.
@@ -120,8 +121,8 @@ def _changes(
     for stages in asked.sets:
         yield ["+".join(stages), *(["all"] if {*everything} <= {*stages} else [])], model.knock_out(stages)
     yield ["uniform"], model.attend_uniformly()
-    for stage, means in asked.means_by_stage().items():
-        yield [f"mean-{stage}"], use_means(subject.trial, model, subject.data, subject.predict, means)
+    for level, means in asked.means_by_level().items():
+        yield [f"mean-{level}"], use_means(subject.trial, model, subject.data, subject.predict, means)
     if everything:
         yield ["refit"], _refit(subject, everything, refitted)
 

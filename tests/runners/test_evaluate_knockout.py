@@ -76,7 +76,7 @@ def test_the_rows_are_those_of_a_new_run(campaign: Path, planned: Path, capsys: 
     assert evaluate(campaign, "grid=g", "--knockout") == 0
     assert knocked(campaign) == knocked(campaign, "later IS NOT NULL") == knocked(planned)
     assert {row[2].split(".")[1] for row in knocked(planned)} == {
-        *("none", "margin", "all", "uniform", "mean-margin", "refit")
+        *("none", "margin", "all", "uniform", "mean-margin-layer", "refit")
     }
     before = knocked(campaign)
     capsys.readouterr()
@@ -125,4 +125,4 @@ def test_without_weights_or_a_measure_nothing_is_measured(tmp_path: Path, capsys
     assert evaluate(unjudged, "grid=g", "--knockout", "--json") == 4
     assert [each["outcome"] for each in json.loads(capsys.readouterr().out)["data"]] == ["failed"] * 3
     assert evaluate(unjudged, "grid=g", "label=head", "--knockout", "--measure", "validation_loss") == 0
-    assert {row[2] for row in knocked(unjudged)} >= {"knockout.mean-margin.validation_loss"}
+    assert {row[2] for row in knocked(unjudged)} >= {"knockout.mean-margin-layer.validation_loss"}

@@ -175,8 +175,8 @@ def test_finer_numbers_are_replaced_by_their_mean_over_what_is_shared(
         weights[f"layers.{layer}.attention.numbers.table.margin_amplification"] = each.view(1, 2, 1, 1)
     coarse.load_state_dict({name: weights[name] for name in coarse.state_dict()})
     expected = evaluate(trial, coarse) - evaluate(trial, model)
-    found = changes(trial, model, Knockout(name=MEASURED, means={"margin.amplification": left}))
-    assert found["mean-margin"] == pytest.approx(expected, rel=1e-3, abs=2e-6)
+    found = changes(trial, model, Knockout(name=MEASURED, means={"margin-level.amplification": left}))
+    assert found["mean-margin-level"] == pytest.approx(expected, rel=1e-3, abs=2e-6)
     assert abs(expected) > 1e-4
 
 
@@ -209,28 +209,40 @@ def means_of(base: Trial = TRIAL, baseline: str | None = None, **operators: Oper
     return {label: dict(found[each.cell].means) for label, each in cells.items()}
 
 
-MARGIN = "margin.amplification"
-
-
-def test_a_number_is_compared_with_the_baseline_or_else_the_coarsest_cell() -> None:
+def test_a_number_is_compared_with_each_level_it_meets_or_else_the_coarsest() -> None:
     cells = {"softmax": softmax(), **{each: margin(each) for each in ("layer", "head", "query")}}
     assert means_of(**cells) == {
         "softmax": {},
         "layer": {},
-        "head": {MARGIN: ("layer",)},
-        "query": {MARGIN: ("layer",)},
+        "head": {"margin-layer.amplification": ("layer",)},
+        "query": {"margin-layer.amplification": ("layer",)},
     }
-    assert means_of(**cells, baseline="head")["query"] == {MARGIN: ("layer", "head")}
-    assert means_of(**cells, baseline="query")["query"] == {MARGIN: ("layer",)}
+    assert means_of(**cells, baseline="head")["query"] == {"margin-head.amplification": ("layer", "head")}
+    assert means_of(**cells, baseline="query")["query"] == {
+        "margin-layer.amplification": ("layer",),
+        "margin-head.amplification": ("layer", "head"),
+    }
     fixed = {"fixed": margin("constant"), "learned": margin("constant", learned=True), "layer": margin("layer")}
-    assert means_of(**fixed) == {"fixed": {}, "learned": {}, "layer": {MARGIN: ()}}
+    assert means_of(**fixed) == {"fixed": {}, "learned": {}, "layer": {"margin-constant.amplification": ()}}
+    assert means_of(fixed=fixed["fixed"], layer=fixed["layer"], head=margin("head"), baseline="layer") == {
+        "fixed": {},
+        "layer": {"margin-constant.amplification": ()},
+        "head": {"margin-layer.amplification": ("layer",)},
+    }
+
+
+def test_levels_that_several_grids_compare_are_joined() -> None:
+    one, other = (
+        Knockout(name="loss", means={f"margin-{level}.amplification": level}) for level in ("constant", "layer")
+    )
+    assert one.join(other).means == {"margin-constant.amplification": (), "margin-layer.amplification": ("layer",)}
 
 
 def test_only_the_same_stage_is_coarser() -> None:
     wide, narrow = (principled(per, gate_width=width) for per, width in (("head", 8), ("query", 4)))
     found = means_of(a=wide, b=narrow)["b"]
-    assert "gate.strength" not in found
-    assert found[MARGIN] == ("layer", "head")
+    assert not any(name.startswith("gate") for name in found)
+    assert found["margin-head.amplification"] == ("layer", "head")
     assert means_of(a=ssa(), b=margin("head")) == {"a": {}, "b": {}}
 
 
@@ -242,4 +254,4 @@ def test_a_start_by_depth_differs_by_layer_at_any_granularity() -> None:
         for per in ("constant", "layer", "head")
     }
     found = means_of(**several)
-    assert found == {"constant": {}, "layer": {}, "head": {"merge.factor": ("layer",)}}
+    assert found == {"constant": {}, "layer": {}, "head": {"merge-constant.factor": ("layer",)}}
