@@ -115,7 +115,7 @@ def test_a_campaign_of_the_release_needs_no_training_and_goes_on(
         assert execute(["table", *campaign, "--json"]) == 0
         table = json.loads(capsys.readouterr().out)
         (row,) = table["data"]
-        assert (row["pairs"], table["warnings"]) == (pairs, [])
+        assert (row["pairs"], [each for each in table["warnings"] if "code" in each]) == (pairs, [])
     assert row["verdict"] != "no verdict", row["reason"]
 
 

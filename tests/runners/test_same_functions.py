@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -123,35 +124,47 @@ def test_a_grid_without_trials_computes_nothing_and_the_plan_imports_no_torch(tm
     subprocess.run([sys.executable, "-c", program, tmp_path], check=True)
 
 
-class Moody(LogScore):
-    """A score of a user that random input does not suit."""
+@cache
+def moody_score() -> type[LogScore]:
+    """A class that no other test collects."""
 
-    source: ClassVar[str] = "nowhere"
+    class Moody(LogScore):
+        """A score of a user that random input does not suit."""
 
-    kind: Literal["test_moody"] = "test_moody"
-    mood: str = "raises"
+        source: ClassVar[str] = "nowhere"
 
-    def log_score(self, a: Tensor) -> Tensor:
-        if self.mood == "raises":
-            raise RuntimeError("not today\nnor tomorrow")
-        return a * torch.nan
+        kind: Literal["test_moody"] = "test_moody"
+        mood: str = "raises"
 
-    def oracle(self, a: float) -> float:
-        return a
+        def log_score(self, a: Tensor) -> Tensor:
+            if self.mood == "raises":
+                raise RuntimeError("not today\nnor tomorrow")
+            return a * torch.nan
+
+        def oracle(self, a: float) -> float:
+            return a
+
+    return Moody
 
 
-class Broken(Optimiser):
-    """An optimiser of a user that cannot be built."""
+@cache
+def broken_optimiser() -> type[Optimiser]:
+    """A class that no other test collects."""
 
-    kind: Literal["test_broken"] = "test_broken"
+    class Broken(Optimiser):
+        """An optimiser of a user that cannot be built."""
 
-    def build(self, weights: ParameterVectors) -> Any:
-        raise KeyError(len(weights.kept))
+        kind: Literal["test_broken"] = "test_broken"
+
+        def build(self, weights: ParameterVectors) -> Any:
+            raise KeyError(len(weights.kept))
+
+    return Broken
 
 
 @pytest.mark.parametrize("mood", ["raises", "nan"])
 def test_an_operator_that_cannot_be_computed_is_one_finding_and_others_are_checked(tmp_path: Path, mood: str) -> None:
-    moody = Operator(name="Moody", score=Moody(mood=mood))
+    moody = Operator(name="Moody", score=moody_score()(mood=mood))
     window, flat = sliding_window(size=32), margin(-5)
     found = findings(tmp_path, [softmax(), moody, window, flat, moody.changed(name="Moody", margin=flat.margin)])
     assert [each["cells"] for each in found["same_functions"]] == [("cell 0", "cell 2")]
@@ -166,7 +179,7 @@ def test_a_limit_that_cannot_be_made_or_computed_is_a_finding_and_cells_are_comp
     def unmade() -> Operator:
         raise ZeroDivisionError
 
-    @named_operator("beyond", limits=(Limit("a", {}, unmade), Limit("b", {}, lambda: Operator(score=Moody()))))
+    @named_operator("beyond", limits=(Limit("a", {}, unmade), Limit("b", {}, lambda: Operator(score=moody_score()()))))
     def limited() -> Operator:
         """Softmax with limits that fail."""
         return Operator(name="limited")
@@ -177,7 +190,7 @@ def test_a_limit_that_cannot_be_made_or_computed_is_a_finding_and_cells_are_comp
 
 
 def test_an_optimiser_that_cannot_be_tried_is_a_finding_and_functions_are_checked(tmp_path: Path) -> None:
-    broken = TRIAL.changed(training=TRIAL.training.changed(optimiser=Broken(lr=1e-3)))
+    broken = TRIAL.changed(training=TRIAL.training.changed(optimiser=broken_optimiser()(lr=1e-3)))
     found = findings(tmp_path, [softmax(), sliding_window(size=32), margin(-5)], broken)
     assert [each["cells"] for each in found["same_functions"]] == [("cell 0", "cell 1")]
     assert found["starts"] == []

@@ -16,6 +16,7 @@ from toy_campaign import run_quietly, tables, toy_grid
 
 from ablate.grid.errors import EnvironmentProblem, StoreError
 from ablate.runners.monitoring.integrity import check_campaign
+from ablate.store.analysis.judge import conclude
 from ablate.store.campaign import Campaign
 from ablate.store.database.connection import DatabaseBroken, DatabaseHeld, translate_error
 from ablate.store.files.annotations import annotate
@@ -60,6 +61,8 @@ def test_a_snapshot_that_a_notebook_holds_stops_no_command(tmp_path: Path) -> No
         assert caught.value.exit_code == 5
         with Store.open(root) as store:
             assert store.progress("toy")["done"].sum() == 4
+    with Store.open(root, conclude=conclude):  # nothing new is left to write
+        pass
     for command in (["status", "--json"], ["sql", "FROM trial", "--json"]):
         with held(snapshot):
             answered = subprocess.run(

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "runners/attempts/worker_records.py": {"done"},  # why a worker left: all rows are done
     "runners/training/failure.py": {"stalled"},  # why a trial failed
     "store/files/records.py": {"ok", "failed", "stopped"},  # an attempt
+    "store/analysis/tuned_check.py": {"unknown"},  # the place of a level
     "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run
     "store/statistics/check.py": {"unknown"},  # the answer of a check
     "store/statistics/knockout_words.py": {"unknown"},  # a component

@@ -170,5 +170,5 @@ def test_what_does_not_exist_is_null_and_still_has_sentences(frame) -> None:
     row = only(values)
     assert (row["spread"], row["normal_p"], row["unpaired_p"]) == (None, None, None)
     rules = {"baseline": "key of softmax", "scale": "log", "better": "lower", "rope": 0.05}
-    lines = why_text({**compare(values, **rules).row(0, named=True), **row, "items": None, "control": None})
+    lines = why_text({**compare(values, **rules).row(0, named=True), **row, "items": None, "checks": []})
     assert not any("None" in line or "nan" in line or " - " in line for line in lines)
