@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import permutations
+from typing import Any, Final, NamedTuple
 
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure
@@ -102,6 +103,28 @@ def is_finer(ours: Operators, theirs: Operators, stages: Collection[str]) -> boo
         for stage in stages
         if one.get(stage) != other.get(stage)
     )
+
+
+_LEVELS: Final[Mapping[tuple[str, ...], str]] = {
+    (): "constant",
+    ("layer",): "layer",
+    ("layer", "head"): "head",
+    ("layer", "head", "query"): "query",
+    ("layer", "head", "token"): "token",
+}
+"""Usual names of granularities, as `ablate.variants.granularity` has them."""
+
+
+def name_levels(operators: Operators, stage: str) -> set[str]:
+    """Name the granularity of a stage's numbers as rows of `mean-<stage>-<level>` do, in every order of its fields."""
+    names = set()
+    for choice in (operators.operator.get(stage), operators.rest.get(stage)):
+        numbers = [each for each in (choice or {}).values() if isinstance(each, dict) and "per" in each]
+        axes = [tuple(each["per"]) for each in numbers]
+        known = [_LEVELS.get(each, "+".join(each)) for each in axes]
+        orders = [[known[0]]] if len({*known}) == 1 else permutations(known)
+        names |= {"-".join(order) for order in orders if known}
+    return names
 
 
 def _differ_in_sharing(ours: Any, theirs: Any) -> bool:

@@ -17,6 +17,7 @@ from ablate.store.analysis.knockout_rows import (
     Rows,
     differing,
     is_finer,
+    name_levels,
     read_changes,
     read_operators,
 )
@@ -122,12 +123,17 @@ class KnockedOut(NamedTuple):
 
     def _describe(self, arm: str, rows: Mapping[int, Change]) -> KnockoutResult:
         if not self.seeds.get(arm, frozenset()) <= rows.keys():
-            return _UNKNOWN  # of some runs only
+            return _UNKNOWN  # other runs have none
         changes, errors = self._scaled(rows.values())
         return describe_removal(changes, errors, self.band, items=[each.items or 0 for each in rows.values()])
 
     def _vary(self, cell: str, base: str, stages: Collection[str]) -> Check:
-        named = [(arm, f"mean-{stage}") for arm in (cell, base) for stage in stages]
+        named = [
+            (arm, f"mean-{stage}-{level}")
+            for arm, other in ((cell, base), (base, cell))
+            for stage in stages
+            for level in name_levels(self.operators[other], stage)
+        ]
         results = [self._describe(arm, self.rows[arm][name]) for arm, name in named if name in self.rows[arm]]
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured whether the numbers of the {_list(stages)} vary; {_HOW}")

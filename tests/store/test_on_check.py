@@ -87,11 +87,48 @@ def test_stages_that_go_together_count_for_each_of_them() -> None:
 def test_granularities_differ_if_the_numbers_vary(mean: tuple[float, ...], answer: str, word: str) -> None:
     finer = operator(margin=margin(("layer", "head")))
     rows = {**USED, "margin": ON, "all": ON}
-    found = compare({**rows, "mean-margin": mean}, rows, operators=(finer, MARGIN))
+    found = compare({**rows, "mean-margin-constant": mean}, rows, operators=(finer, MARGIN))
     assert (found.answer, found.word) == (answer, word)
     assert compare(rows, rows, operators=(finer, MARGIN)).answer == "unknown"
     moved = operator(margin=margin(("layer", "head"), init=1.0))
-    assert compare({**rows, "mean-margin": mean}, rows, operators=(moved, MARGIN)).word == "on"  # more than sharing
+    assert (
+        compare({**rows, "mean-margin-constant": mean}, rows, operators=(moved, MARGIN)).word == "on"
+    )  # more than sharing
+
+
+def test_only_the_mean_over_the_coarser_arm_decides() -> None:
+    head, layer = operator(margin=margin(("layer", "head"))), operator(margin=margin(("layer",)))
+    ours = {**USED, "margin": ON, "all": ON, "mean-margin-layer": OFF, "mean-margin-constant": ON}
+    theirs = {**USED, "margin": ON, "all": ON, "mean-margin-constant": ON}
+    assert compare(ours, theirs, operators=(head, layer)).word == "does not vary"
+    assert compare(theirs, ours, operators=(layer, head)).word == "does not vary"
+    assert compare(ours, theirs, operators=(head, MARGIN)).word == "varies"
+    two = operator(margin={**margin(), "other": {"init": 0.0, "per": ["layer"]}})
+    finer = operator(margin={**margin(("layer", "head")), "other": {"init": 0.0, "per": ["layer", "head"]}})
+    for name in ("mean-margin-constant-layer", "mean-margin-layer-constant"):
+        assert compare({**USED, name: ON}, theirs, operators=(finer, two)).word == "varies"
+
+
+def test_off_beside_other_changes_is_no_verdict_of_off() -> None:
+    faster = MARGIN._replace(others={"training": {"lr": 0.1}})
+    found = compare({**USED, "margin": OFF, "all": OFF}, operators=(faster, SOFTMAX))
+    assert found.answer == "no"
+    assert found.word != "off"
+    assert "training" in found.reason
+
+
+def test_a_knock_out_of_some_runs_says_nothing_of_all() -> None:
+    rows = {"cell": {"none": {0: Change(OWN, OWN, 0.0, 1)}, "all": {0: Change(OWN, 0.0, 0.0, 1)}}, "base": {"none": {}}}
+    found = KnockedOut(LOSS, rows, {"cell": MARGIN, "base": SOFTMAX}, {"cell": {0, 1}}).compare("cell", "base")
+    assert (found.answer, found.word) == ("unknown", "")
+
+
+def test_a_refit_with_too_few_items_decides_nothing() -> None:
+    rows = {"cell": {name: {0: Change(OWN, 0.5, 0.0, 100)} for name in ("margin", "all")}, "base": {}}
+    for error, more in ((0.0, False), (0.5, True)):
+        refit = {"refit": {0: Change(OWN, 0.0, error, 100)}}
+        known = KnockedOut(LOSS, {**rows, "cell": {**rows["cell"], **refit}}, {"cell": MARGIN, "base": SOFTMAX})
+        assert (known.compare("cell", "base").word == "on") == more
 
 
 def test_what_was_not_measured_is_unknown_and_the_same_operator_is_no_question() -> None:
