@@ -82,11 +82,12 @@ def control_text(control: Mapping[str, Any] | None, *, better: bool) -> str:
         numbers = ", ".join(_with_sign(control[name]) for name in ("difference", "low"))
         nearest = f"{control['control_label']} ({numbers} to {_with_sign(control['high'])})"
     if control["beyond"] == "no":
-        return f"not {word} than {nearest}"
+        return f"not shown to be {word} than {nearest}"
     if control["beyond"] == "unknown":
         tested = "" if control["control_label"] is None else f"; {word} than {nearest}"
         return f"unknown without {', '.join(control['untested'])}{tested}"
-    return f"{word} than all {control['controls']}, least so than {nearest}; p after Holm {control['p_holm']:.3g}"
+    told = f"{word} than each of {control['controls']} controls, least so than {nearest}"
+    return f"{told}; p after Holm {control['p_holm']:.3g}"
 
 
 def _with_sign(value: float | None) -> str:

@@ -104,7 +104,7 @@ def _read_gains(store: Store, grid: str, by: GridMeasure) -> dict[str, float]:
 def _read_curves(row: Mapping[str, Any], gains: Sequence[float], band: float) -> Check:
     """Judge a comparison that nothing longer answers by the gains of its arms; those inside the band say nothing."""
     if row["difference"] is None or not gains:
-        return Check("finished", "unknown", f"{_UNKNOWN}, and no value in training shows an improvement")
+        return Check("finished", "unknown", f"{_UNKNOWN}, and no value was recorded during training")
     gain = max(gains)
     if gain > 0 and gain >= max(abs(row["difference"]), band):
         words = f"the last quarter of training still improves by {gain:.2g}, the difference is {row['difference']:+.2g}"

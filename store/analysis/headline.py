@@ -24,13 +24,10 @@ def count_headlines(rows: pl.DataFrame) -> str:
         return ""
     passed = claims["headline"].sum()
     if passed == claims.height:
-        return f"every check holds for {'the claim' if passed == 1 else f'all {passed} claims'}"
-    open_ = [
-        f"{name} ({', '.join(f'{n} {answer}' for answer in ('no', 'unknown') if (n := answers.count(answer)))})"
-        for name in CHECK_NAMES
-        if {"no", "unknown"} & {*(answers := claims[name].to_list())}
-    ]
-    some = (
-        f"{passed} of {claims.height} claims" if passed else "none of the claims" if claims.height > 1 else "no claim"
-    )
-    return f"every check holds for {some}; open are {', '.join(open_)}"
+        return f"{'the claim passes' if passed == 1 else f'all {passed} claims pass'} every check"
+    parts = []
+    for word, answer in (("failed", "no"), ("unknown", "unknown")):
+        counts = [f"{name} ({n})" for name in CHECK_NAMES if (n := claims[name].to_list().count(answer))]
+        parts += [f"{word}: {', '.join(counts)}"] if counts else []
+    some = f"{passed} of {claims.height} claims pass" if passed else "no claim passes"
+    return f"{some} every check; {'; '.join(parts)}"

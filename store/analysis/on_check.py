@@ -138,7 +138,7 @@ class KnockedOut(NamedTuple):
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured whether the numbers of the {_list(stages)} vary; {_HOW}")
         result = _strongest(results)
-        told = f"putting the numbers of the {_list(stages)} at their mean changes {self._size(result)}"
+        told = f"putting the numbers of the {_list(stages)} at their mean {self._size(result)}"
         if result.word == "off":
             return Check("on", "no", f"{told}: they do not vary", result.high, "does not vary")
         varies = result.word.startswith("on")
@@ -156,13 +156,13 @@ class KnockedOut(NamedTuple):
                 results.append(self._describe(arm, sets[touched]) if touched in sets else _UNKNOWN)
                 alone += [f"{_list(part)} {self._describe(arm, sets[part]).word}" for part in parts if len(parts) > 1]
                 if touched == frozenset[str]().union(*sets) and "refit" in self.rows[arm]:
-                    refits.append(self._describe(arm, self.rows[arm]["refit"]))
+                    refits.append(self._left_by_refit(arm))
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
         if any(math.isnan(each.low) for each in results):
             return Check("on", "unknown", f"a value is not on the {self.by.scale} scale, so its change is unknown")
         result, each_alone = _strongest(results), f"; alone: {', '.join(alone)}" if alone else ""
-        told = f"leaving the {_list(gone)} out of the trained models changes {self._size(result)}{each_alone}"
+        told = f"leaving the {_list(gone)} out of the trained models {self._size(result)}{each_alone}"
         if result.word == "off":
             ours, theirs = self.operators[cell].others, self.operators[base].others
             others = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
@@ -172,19 +172,29 @@ class KnockedOut(NamedTuple):
             return Check("on", "no", f"{told}: off, so this comparison says nothing about it", result.high, "off")
         if not result.word.startswith("on"):
             return Check("on", "unknown", f"{told}: {_tell(result, result.word)}", result.low, result.word)
-        fits = [each.word != "unknown" and max(abs(each.low), abs(each.high)) < self.band for each in refits]
-        if all(fits) and len(fits) == len(results):
-            left = max(abs(end) for each in refits for end in (each.low, each.high))
-            word = f"{result.word}, but no more than a temperature and a size"
-            return Check("on", "yes", f"{told}; a temperature and a size per head leave {left:.2g}: {word}", left, word)
+        if len(refits) == len(results) and all(most < self.band for _, most in refits):
+            left, word = max(refits)[0], f"{result.word}, but no more than a temperature and a size"
+            words = f"{told}; one temperature and one size per head, fitted, leave {left:.2g} of it: {word}"
+            return Check("on", "yes", words, left, word)
         return Check("on", "yes", f"{told}: {result.word}", result.low, result.word)
 
+    def _left_by_refit(self, arm: str) -> tuple[float, float]:
+        """The largest change that a refit leaves, and that with two standard errors over items; inf if unknown."""
+        rows = self.rows[arm]["refit"]
+        if not self.seeds.get(arm, frozenset()) <= rows.keys():
+            return math.inf, math.inf
+        changes, errors = self._scaled(rows.values())
+        doubts = [math.inf if error is None else 2 * error for error in errors]
+        return max(map(abs, changes)), max(abs(each) + doubt for each, doubt in zip(changes, doubts, strict=True))
+
     def _size(self, result: KnockoutResult) -> str:
-        """'loss by 0.42 to 0.61 in 5 runs (0.03 count as equal)'; of logarithms unless the scale is linear."""
+        """'makes loss worse by 0.42 to 0.61 in 5 runs (...)'; of logarithms unless the scale is linear."""
         unit = "" if self.by.scale == "linear" else {"log": " in its logarithm", "logit": " in log odds"}[self.by.scale]
-        ends = f"{result.low:.2g} to {result.high:.2g}" if result.low != result.high else f"{result.low:.2g}"
+        low, high = (-result.high, -result.low) if result.high < 0 else (result.low, result.high)
+        ends = f"{low:.2g} to {high:.2g}" if low != high else f"{low:.2g}"
         runs = f"{result.runs} run{'s' * (result.runs != 1)}{' that learned' if self.of_learners else ''}"
-        return f"{self.by.name}{unit} by {ends} in {runs} (a tenth of the band is {OFF * self.band:.2g})"
+        way = "makes {} worse by" if result.low > 0 else "makes {} better by" if result.high < 0 else "changes {} by"
+        return f"{way.format(self.by.name + unit)} {ends} in {runs} (a tenth of the band is {OFF * self.band:.2g})"
 
 
 _UNKNOWN: Final = KnockoutResult("unknown", 0, math.nan, math.nan)
@@ -197,7 +207,8 @@ def _strongest(results: Sequence[KnockoutResult]) -> KnockoutResult:
 
 
 def _tell(result: KnockoutResult, word: str) -> str:
-    return f"{word}; about {result.items:,} items a run would do" if result.items else word
+    told = {"faint": "faint, between off and on", "mixed": "mixed, off in some runs and on in others"}.get(word, word)
+    return f"{told}; its items leave it open, about {result.items:,} a run would do" if result.items else told
 
 
 _WORDS: Final = {"visible": "limit of visible keys", "extra": "extra keys", "merge": "merge of signals"}

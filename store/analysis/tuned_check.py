@@ -112,7 +112,7 @@ def _judge(arms: Sequence[_Arm], values: Mapping[str, Mapping[str, Any]]) -> Che
     if places:
         told = ", and ".join(place.words for place in places)
         return Check("tuned", "unknown", f"{told}, and no nuisance axis applies to both")
-    return Check("tuned", "unknown", "no axis is a nuisance axis, so both have one level of everything else")
+    return Check("tuned", "unknown", "not tuned: no axis is a nuisance axis, so both have one level of everything else")
 
 
 def _find_place(name: str, arm: _Arm, values: Mapping[str, Any]) -> _Place:

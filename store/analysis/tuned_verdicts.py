@@ -105,7 +105,7 @@ def add_choices(judged: pl.DataFrame, choices: Mapping[str, TunedChoice]) -> pl.
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
         doubts = [_of_selecting(pick, ""), _of_selecting(base, " in the baseline"), reason if selected else ""]
-        reasons.append("; ".join(filter(None, [*doubts, "levels chosen for each seed by the other seeds"])))
+        reasons.append("; ".join(filter(None, [*doubts, "the levels of each seed were chosen on the other seeds"])))
     levels = [
         ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
         for pick in picks

@@ -32,7 +32,7 @@ def verdicts(*sure: str, **given: tuple[str, float | None]) -> pl.DataFrame:
     rows = [
         {"cell": cell, "verdict": verdict, "difference": size, "low": None, "high": None}
         | {"corrected_low": size and size - 0.05, "corrected_high": size and size + 0.05}
-        | {"doubt": None if cell in sure else "control: not better than ALiBi", "headline": cell in sure}
+        | {"doubt": None if cell in sure else "control: not shown to be better than ALiBi", "headline": cell in sure}
         for cell, (verdict, size) in given.items()
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -56,7 +56,7 @@ def test_the_answer_is_a_claim_that_passes_every_check_before_a_larger_one_in_do
     assert "ALiBi" not in sure
     doubted = name_best(ABOUT, MSE, verdicts(**given), "softmax")
     assert doubted.startswith("Cog")
-    assert "control: not better than ALiBi" in doubted
+    assert "control: not shown to be better than ALiBi" in doubted
 
 
 @given(st.lists(st.text("ab ,;", min_size=1, max_size=120).map(lambda words: f"A{words}."), min_size=1, max_size=8))
