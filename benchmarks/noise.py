@@ -25,6 +25,7 @@ from measurement import read_options
 from ablate.store.statistics import judge, summarise, t_interval
 from ablate.store.statistics.noise import examine
 from ablate.store.statistics.paired_differences import Floats
+from ablate.store.statistics.verdict import CLAIMS
 
 NOISES: tuple[str, ...] = ("A", "A1", "B", "bim50", "bim20", "bim10", "LN", "LN x4", "t3")
 NOISES += tuple(f"normal {share:g}" for share in (0, 0.5, 0.8, 0.95)) + tuple(f"effect {size}" for size in (1, 2, 9))
@@ -71,7 +72,7 @@ def measure(noise: str, m: int, n: int, tables: int) -> dict[str, object]:
         words = judge(pairs, rope=0.0, alpha=0.05, better="lower").words
         low, high = t_interval(pairs, 0.05)
         missed[i] = ((low > truth) | (high < truth)).mean()
-        false[i] = np.isin(words, ["better", "worse", "real, size unproven"]).any()
+        false[i] = np.isin(words, CLAIMS).any()
         fired = examine(table, is_base, long_tail=True).fired
         marked[i], split[i] = bool(fired), "split" in fired
     unmarked = (false & ~marked).mean()

@@ -19,9 +19,9 @@ from measurement import read_options
 from ablate.store.statistics import judge, summarise
 from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.shared_variance import guard_variance
+from ablate.store.statistics.verdict import CLAIMS
 
 NOISES = ("normal", "t3", "seed", "spreads", "one", "half", "baseline")
-CLAIMS = ["better", "worse", "real, size unproven"]
 SHIFT = 3 * math.sqrt(2)
 
 

@@ -22,9 +22,9 @@ from ablate.store.statistics import Paired, judge, summarise
 from ablate.store.statistics.noise import examine
 from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.two_part import Learners, judge_parts
+from ablate.store.statistics.verdict import CLAIMS
 
 SHARES = (0.2, 0.5, 0.78, 0.9, 0.97)
-CLAIMS = ["better", "worse", "real, size unproven"]
 LIMITS = {"known": 0.05, "found": 0.06}
 
 

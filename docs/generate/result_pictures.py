@@ -13,8 +13,8 @@ from matplotlib.figure import SubFigure
 from ablate.dashboards.data.formatting import count
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.statistics.scales import margin
+from ablate.store.statistics.verdict import CLAIMS
 
-_SHOWN: Final = ("better", "worse", "real, size unproven")
 """Verdicts on differences that are shown not to be zero."""
 _PERCENTS: Final = (0, -90, 900, -50, 100, -20, 20, -10, 10, -5, 5, -2, 2, -1, 1)
 """Ticks; the earlier ones go first where there is no room for all."""
@@ -53,7 +53,7 @@ class Forest(NamedTuple):
         axes.axvline(0, color=COLOURS["plain"], linewidth=0.6)
         for place, row in enumerate(rows):
             gain = (row["difference"] or 0) * (1 if self.measure.better == "higher" else -1)
-            colour = COLOURS["plain" if row["verdict"] not in _SHOWN else "mark" if gain > 0 else "odd"]
+            colour = COLOURS["plain" if row["verdict"] not in CLAIMS else "mark" if gain > 0 else "odd"]
             for low, high, width in (
                 (row["corrected_low"], row["corrected_high"], 0.7),
                 (row["low"], row["high"], 2.4),

@@ -174,7 +174,7 @@ class Resolution(NamedTuple):
     seeds_for_rope: int | None
     """Seeds with which that chance is 80 %."""
     variance: str = "own"
-    """That of the grid."""
+    """The grid's."""
     share: int | None = None
     """Runs of a cell that have to learn, where none does in the other, so that shares are told apart.
 

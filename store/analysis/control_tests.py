@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, compared_runs, every_run, measure_of
 from ablate.store.statistics import beyond_controls
@@ -12,6 +13,7 @@ from ablate.store.statistics.selection import select_then_report
 from ablate.store.store import Store
 
 
+@once
 def control_tests(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
@@ -72,10 +74,8 @@ def _tune_controls(
     return values, _by_setting(compared, tuned)
 
 
-def control_text(control: Mapping[str, Any] | None, *, better: bool) -> str:
+def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     """Say what the tests against controls show of a cell that is `better` than its baseline, or worse."""
-    if control is None:
-        return "none known, or none planned: `ablate plan` names those that are missing"
     word = "better" if better else "worse"
     nearest = "no control was tested"
     if control["control_label"] is not None:

@@ -35,9 +35,10 @@ def why(
         what = role_of(store.grid(grid), key)
         raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     based_on = basis(compared.values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
-    judged = judge(store, grid, baseline=baseline, measure=measure)
+    asked: dict[str, Any] = {"baseline": baseline, "measure": grid_measure._asdict()}
+    judged = judge(store, grid, **asked)
     row = judged.rows.filter(cell=key).join(based_on, on="cell").row(0, named=True)
-    tests = control_tests(store, grid, baseline=baseline, measure=measure).filter(cell=key).to_dicts()
+    tests = control_tests(store, grid, **asked).filter(cell=key).to_dicts()
     row |= {"better": grid_measure.better, "variance": grid_measure.variance, "controls": tests[0] if tests else None}
     row["checks"] = [check._asdict() for check in judged.checks[key]]
     kept = _item_differences(store, grid, grid_measure, (key, theirs))

@@ -27,15 +27,12 @@ _UNKNOWN: Final = "neither of the two was trained longer (`Grid(longer=2)` adds 
 _UNITS: Final = {"linear": "", "log": " in its logarithm", "logit": " in log odds"}
 
 
+@once
 def finished_checks(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Check]:
     """Return the check of each row of `verdicts`, by cell. Raises as it does."""
-    return _find(store, grid, measure_of(store, grid, measure), baseline)
-
-
-@once
-def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
+    by = measure_of(store, grid, measure)
     every, longer = every_run(store, grid, by), store.grid(grid).get("longer") or {"of": {}}
     of, gains = longer["of"], _read_gains(store, grid, by)
     checks = {}

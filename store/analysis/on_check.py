@@ -33,15 +33,12 @@ from ablate.store.store import Store
 _HOW: Final = "`ablate evaluate --knockout` measures trials that kept their weights, and a new run all"
 
 
+@once
 def on_checks(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Check]:
     """Return the check of each cell that has a baseline. Raises as `verdicts` does."""
-    return _find(store, grid, measure_of(store, grid, measure), baseline)
-
-
-@once
-def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
+    by = measure_of(store, grid, measure)
     learned = runs_that_learned(store, grid, by, baseline)
     changes = read_changes(store, grid, by)
     if learned is not None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
-from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, runs, verdicts
+from ablate.store.analysis.verdicts import compared_runs, measure_of, runs, verdicts
 from ablate.store.database import quoting
 from ablate.store.state import ENDED
 from ablate.store.statistics.check import Check
@@ -24,15 +24,12 @@ _TUNABLE: Final = "training"
 """The field whose axes are what one tunes: if it is all that two cells differ in, it is what they compare."""
 
 
+@once
 def tuned_checks(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Check]:
     """Return the check of each row of `verdicts`, by cell. Raises as it does."""
-    return _find(store, grid, measure_of(store, grid, measure), baseline)
-
-
-@once
-def _find(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> dict[str, Check]:
+    by = measure_of(store, grid, measure)
     header, compared = store.grid(grid), compared_runs(store, grid, by, baseline=baseline)
     paths = {axis["name"]: axis["path"] for axis in header["axes"]}
     every = runs(store, grid, by)

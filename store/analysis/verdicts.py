@@ -33,7 +33,7 @@ class GridMeasure(NamedTuple):
     rope: float = 0.05
     alpha: float = 0.05
     variance: Variance = "own"
-    """That of the grid, which was chosen before its results."""
+    """The grid's, chosen before its results."""
 
 
 def verdicts(

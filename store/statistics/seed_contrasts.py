@@ -36,7 +36,7 @@ from ablate.store.statistics.level_means import EQUAL, level_means, name_apart, 
 from ablate.store.statistics.paired_differences import Floats, or_null, summarise, t_interval
 from ablate.store.statistics.power import detectable
 from ablate.store.statistics.scales import Scale, back, margin, percent, response, varies
-from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, few, judge
+from ablate.store.statistics.verdict import CLAIMS, ROBUST_PAIRS, Better, few, judge
 
 EFFECTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("factor", "level", "against"), pl.String),
@@ -171,7 +171,7 @@ def _complete(values: pl.DataFrame) -> _Sample:
 
 
 def _caution(effects: pl.DataFrame, seeds: Sequence[int]) -> list[str]:
-    claims = effects["verdict"].is_in(["better", "worse", "real, size unproven"]).any()
+    claims = effects["verdict"].is_in(CLAIMS).any()
     return [few("seeds")] if claims and len(seeds) < ROBUST_PAIRS else []
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pytest
@@ -16,12 +17,15 @@ from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.dashboards.app.pages.run import RUN
-from ablate.dashboards.data.captions import lead_by_axes, name_best
+from ablate.dashboards.data.captions import CLAIMS, ICONS, lead_by_axes, name_best
 from ablate.dashboards.data.formatting import split_caption
 from ablate.dashboards.data.grid_context import CellLook, GridContext
+from ablate.dashboards.report.parts import _RANK
+from ablate.dashboards.theme.styles import VERDICT_STYLES
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
+from ablate.store.statistics.verdict import CLAIMS as STATISTICAL_CLAIMS, Verdict
 
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
 NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
@@ -217,3 +221,9 @@ def test_answers_name_the_baseline_of_the_cell_and_the_axis_with_the_largest_eff
     assert all(
         runs[who].startswith(begins) for who, begins in zip((("softmax", 2), ("SSA", 2)), beside[1:], strict=True)
     )
+
+
+def test_every_list_of_verdict_words_has_all() -> None:
+    words = set(get_args(Verdict))
+    assert words == set(ICONS) == set(VERDICT_STYLES) == set(_RANK)
+    assert set(CLAIMS) == set(STATISTICAL_CLAIMS) < words
