@@ -19,7 +19,11 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
 VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
-CLEAR_ROOMS = ("grid", "store")
+CLEAR_ROOMS = (
+    "grid/",
+    "store/",
+    "variants/",
+)
 """Rooms in which every variable is called by what it holds."""
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 50, 6
 

@@ -162,8 +162,8 @@ def without_autocast(device: str) -> AbstractContextManager[object]:
 
 def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> AttentionOutput:
     """Compute the equation term by term from prepared heads."""
-    value, given = by_stage(numbers), heads.v.dtype
-    working = torch.promote_types(given, torch.float32)  # scores, weights and sums are never of lower precision
+    value, dtype = by_stage(numbers), heads.v.dtype
+    working = torch.promote_types(dtype, torch.float32)  # scores, weights and sums are never of lower precision
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     mask = visible_keys(operator, heads)
     pair = operator.extra.pair(**value["extra"])
@@ -180,7 +180,7 @@ def attention(operator: Operator, heads: Heads, numbers: NumberValues) -> Attent
     if not operator.merge.of_logits:
         weights = operator.merge.merge(weights, **value["merge"])
     weights = operator.rescale.rescale(weights, seen, **value["rescale"])
-    output = postprocess(operator, operator.readout.output(weights, v, **value["readout"]), value).to(given)
+    output = postprocess(operator, operator.readout.output(weights, v, **value["readout"]), value).to(dtype)
     if pair is None:
         return AttentionOutput(output, weights.keys, weights.ground, None, a)
     return AttentionOutput(output, weights.keys[..., 1:], weights.ground, weights.keys[..., :1], a[..., 1:])

@@ -63,14 +63,14 @@ def first_only(path: str) -> Callable[[Backward], Backward]:
         def once(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
             try:
                 with torch.no_grad():
-                    found = backward(ctx, *slopes)
+                    gradients = backward(ctx, *slopes)
             except RuntimeError as error:
                 if any(map(_FUNC.is_batchedtensor, slopes)) or any(map(_FUNC.is_legacy_batchedtensor, slopes)):
                     raise _no_rule(f"path {path!r}") from error
                 raise
             if not torch.is_grad_enabled():
-                return found
-            return _Last.apply(path, len(found), *found, *ctx.saved_tensors, *slopes)  # type: ignore[no-untyped-call, no-any-return]
+                return gradients
+            return _Last.apply(path, len(gradients), *gradients, *ctx.saved_tensors, *slopes)  # type: ignore[no-untyped-call, no-any-return]
 
         return once
 

@@ -184,13 +184,13 @@ class Operator(Spec):
         drawn = [name for name, each in numbers.items() if each.trained and (each.random or each.projection_std)]
         if drawn:
             raise ValueError(f"{', '.join(drawn)} of {self.label!r} starts at random; pass numbers=")
-        found = {}
+        values = {}
         for name, number in numbers.items():
             own = self.own_shape(name, shape)
-            found[name] = (
+            values[name] = (
                 number.value(number.table(own, layer), layer) if number.trained else number.fixed_value(own, layer)
             )
-        return found
+        return values
 
     def own_shape(self, name: str, shape: HeadShape) -> HeadShape:
         """Return the shape of the heads that have the number "stage.field"."""

@@ -74,16 +74,16 @@ class Scores(NamedTuple):
         """Return `relative` and, in its units, the score of one more logit [..., H, T, 1], at least 0."""
         if self.parts:
             each = [part.relative_with(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
-            owns = [own.broadcast_to(found.f[..., :1].shape) for found, own in each]
-            return _join_heads([found for found, _ in each]), torch.cat(owns, -3)
+            owns = [own.broadcast_to(relative.f[..., :1].shape) for relative, own in each]
+            return _join_heads([relative for relative, _ in each]), torch.cat(owns, -3)
         own = self.score(logit)
         if self.log is not None:
-            found = self.relative(own)
-            assert found.m is not None
-            return found, (own - found.m).exp()
+            relative = self.relative(own)
+            assert relative.m is not None
+            return relative, (own - relative.m).exp()
         own = own.clamp(min=0)
-        found = self.relative(own.clamp(min=torch.finfo(own.dtype).tiny).log())
-        return found, own * found.unit()
+        relative = self.relative(own.clamp(min=torch.finfo(own.dtype).tiny).log())
+        return relative, own * relative.unit()
 
     def project(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
         """Map ln f to weights by `onto`, with hidden entries -inf; a row that sees nothing gets 0."""

@@ -26,5 +26,5 @@ class shared_tensor(Generic[P, R]):  # noqa: N801  (a decorator)
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return self._make(*args, **kwargs)
         with torch.inference_mode(False):  # noqa: FBT003
-            found: R = self._kept(*args, **kwargs)
-        return found
+            result: R = self._kept(*args, **kwargs)
+        return result

@@ -14,10 +14,10 @@ from ablate.variants.stages.stage import Stage
 
 def family(stage: str) -> type[Stage]:
     """Return the family of choices of a stage."""
-    found = Operator.model_fields[stage].annotation
-    assert isinstance(found, type)
-    assert issubclass(found, Stage)
-    return found
+    choice = Operator.model_fields[stage].annotation
+    assert isinstance(choice, type)
+    assert issubclass(choice, Stage)
+    return choice
 
 
 def every_choice() -> Iterator[Operator]:
@@ -127,10 +127,10 @@ def _combinations() -> Iterator[tuple[Operator, dict[str, Stage], str]]:
 
 def distinct(operators: Iterator[Operator]) -> list[Operator]:
     """Keep each operator once, under its first name."""
-    found: dict[str, Operator] = {}
+    by_key: dict[str, Operator] = {}
     for operator in operators:
-        found.setdefault(operator.key, operator)
-    return list(found.values())
+        by_key.setdefault(operator.key, operator)
+    return list(by_key.values())
 
 
 @lru_cache(maxsize=1)

@@ -78,8 +78,8 @@ def _map_gradient(operator: Operator, a: Tensor, inputs: Inputs) -> Tensor:
     made = torch.Generator().manual_seed(8)
     read = torch.randn(weights.keys.shape, generator=made, dtype=torch.float64)
     total = (weights.keys * read).sum() + (0 if weights.ground is None else (2 * weights.ground).sum())
-    (found,) = torch.autograd.grad(total, a)
-    return found
+    (gradient,) = torch.autograd.grad(total, a)
+    return gradient
 
 
 LAWS = (

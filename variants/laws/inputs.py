@@ -67,31 +67,31 @@ def with_number(operator: Operator, name: str, number: Number) -> Operator:
 @lru_cache(maxsize=4096)
 def granularities_of(operator: Operator, name: str) -> tuple[tuple[tuple[Axis, ...], Operator], ...]:
     """Return the operator with its number `name` at every granularity it accepts, coarse to fine."""
-    number, found = operator.numbers()[name], []
+    number, options = operator.numbers()[name], []
     for per in number.allowed:
         try:
-            found.append((per, with_number(operator, name, number.at(per))))
+            options.append((per, with_number(operator, name, number.at(per))))
         except SpecError:
             continue
-    return tuple(sorted(found, key=lambda item: len(item[0])))
+    return tuple(sorted(options, key=lambda item: len(item[0])))
 
 
 @lru_cache(maxsize=4096)
 def granularity_levels(operator: Operator) -> tuple[Operator, ...]:
     """List the operator with its numbers from coarsest to finest; those that do not combine follow one by one."""
     choices = {name: granularities_of(operator, name) for name in operator.numbers()}
-    levels, missing = list[Operator](), {(name, per) for name, found in choices.items() for per, _ in found}
+    levels, missing = list[Operator](), {(name, per) for name, options in choices.items() for per, _ in options}
     for level in range(max(map(len, choices.values()), default=0)):
         refined = operator
-        for name, found in choices.items():
-            number = found[min(level, len(found) - 1)][1].numbers()[name]
+        for name, options in choices.items():
+            number = options[min(level, len(options) - 1)][1].numbers()[name]
             try:
                 refined = with_number(refined, name, number)
             except SpecError:
                 continue
         missing -= {(name, number.per) for name, number in refined.numbers().items()}
         levels.append(refined)
-    levels += [each for name, found in choices.items() for per, each in found if (name, per) in missing]
+    levels += [each for name, options in choices.items() for per, each in options if (name, per) in missing]
     return tuple(levels)
 
 
@@ -178,9 +178,9 @@ def _draw(
 
 def tiny(operator: Operator) -> Backbone:
     """Build the smallest backbone of two layers that fits the operator."""
-    found = fit(operator)
-    width, heads = found.heads * found.channels, found.heads * operator.merge.heads_joined
-    if found.rotary:
+    shape = fit(operator)
+    width, heads = shape.heads * shape.channels, shape.heads * operator.merge.heads_joined
+    if shape.rotary:
         return llama2(layers=LAYERS, heads=heads, width=width, feedforward_width=8)
     return gpt2(layers=LAYERS, heads=heads, width=width, max_positions=16)
 
@@ -202,9 +202,9 @@ def attentions(model: Transformer) -> list[Attention]:
 
 def table(tables: torch.nn.ParameterDict, name: str) -> torch.nn.Parameter:
     """Return the parameter of the number "stage.field"."""
-    found = tables[name.replace(".", "_")]
-    assert isinstance(found, torch.nn.Parameter)
-    return found
+    parameter = tables[name.replace(".", "_")]
+    assert isinstance(parameter, torch.nn.Parameter)
+    return parameter
 
 
 def predict_numbers(operator: Operator, axis: str) -> Operator:

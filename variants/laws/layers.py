@@ -74,8 +74,8 @@ def _in_floats(attention: Attention, x: Tensor) -> Tensor:
     numbers = {name: _number(attention, name, q, x) for name in attention.operator.numbers()}
     positions = attention.positions if isinstance(attention.positions, Rotary) else None
     rows, seen = (q.tolist(), k.tolist(), v.tolist()), causal(len(x), len(x)).tolist()
-    found = attend_in_floats(attention.operator, rows, seen, numbers, AddedLogits(positions))
-    return attention.out(torch.tensor(found, dtype=x.dtype).transpose(0, 1).flatten(1))  # type: ignore[no-any-return]
+    joined = attend_in_floats(attention.operator, rows, seen, numbers, AddedLogits(positions))
+    return attention.out(torch.tensor(joined, dtype=x.dtype).transpose(0, 1).flatten(1))  # type: ignore[no-any-return]
 
 
 def _by_head(x: Tensor, heads: int) -> Tensor:

@@ -45,7 +45,7 @@ def _limit(operator: Operator, limit: Limit) -> None:
 
 
 def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
-    shape, found = (
+    shape, values = (
         head_shape(operator, heads=inputs.q.shape[1], query=inputs.q.shape[-1], value=inputs.v.shape[-1], width=1),
         dict[str, Tensor](),
     )
@@ -53,11 +53,11 @@ def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
         if number.trained:
             raw = number.table(shape, 0)
             number.disturb(raw, torch.Generator().manual_seed(len(name)))
-            found[name] = number.value(raw.double(), 0)
+            values[name] = number.value(raw.double(), 0)
         else:
             fixed = number.fixed_value(shape, 0).double()  # a scalar without the rounding of float32
-            found[name] = fixed if isinstance(number, Vector) else torch.full_like(fixed, number.init_at(0))
-    return found
+            values[name] = fixed if isinstance(number, Vector) else torch.full_like(fixed, number.init_at(0))
+    return values
 
 
 def _equal_signals(operator: Operator, inputs: Inputs) -> Inputs:

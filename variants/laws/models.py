@@ -103,7 +103,7 @@ def _slopes(operator: Operator, seed: int) -> dict[tuple[str, int, str, int], fl
         for each in attention.numbers.table.values():
             each.data += 0.5 * 4 ** (seed % 3) * torch.randn(each.shape, generator=made, dtype=torch.float64)
     model(sequences()).square().sum().backward()
-    found = dict[tuple[str, int, str, int], float]()
+    slopes = dict[tuple[str, int, str, int], float]()
     for name, number in operator.numbers().items():
         for layer, attention in enumerate(attentions(model) if number.trained else ()):
             own = table(attention.numbers.table, name)
@@ -112,8 +112,8 @@ def _slopes(operator: Operator, seed: int) -> dict[tuple[str, int, str, int], fl
                 gradients["projection"] = table(attention.numbers.projection, name).grad
             for what, gradient in gradients.items():
                 sizes = [0.0] * heads if gradient is None else gradient.reshape(heads, -1).abs().amax(1).tolist()
-                found.update({(name, layer, what, head): size for head, size in enumerate(sizes)})
-    return found
+                slopes.update({(name, layer, what, head): size for head, size in enumerate(sizes)})
+    return slopes
 
 
 def _parameters(operator: Operator) -> None:

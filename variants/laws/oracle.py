@@ -42,13 +42,13 @@ def attend_in_floats(
 
 def _rotate(row: Row, position: int, base: float, slices: int) -> Row:
     """Rotate each slice: channels i and i + D/2 are a complex number, turned by position * base^(-2i/D)."""
-    found, width = list(row), len(row) // slices
+    rotated, width = list(row), len(row) // slices
     for start in range(0, len(row), width):
         for i in range(width // 2):
             first, second = start + i, start + i + width // 2
             turned = complex(row[first], row[second]) * cmath.exp(1j * position * base ** (-2 * i / width))
-            found[first], found[second] = turned.real, turned.imag
-    return found
+            rotated[first], rotated[second] = turned.real, turned.imag
+    return rotated
 
 
 @final
@@ -132,11 +132,11 @@ class _Floats:
         operator, width, length = self._operator, len(q) // self._operator.signals.count, len(self._tokens)
         slices = range(operator.signals.count) if operator.merge.of_logits else [signal]
         own = self._own("product", head, 0)
-        found = [
+        products = [
             operator.product.oracle(q[s * width :][:width], k[s * width :][:width], distance, length, **own)
             for s in slices
         ]
-        return sum(found) / len(found)
+        return sum(products) / len(products)
 
     def _transform(self, head: int, i: int, z: float) -> float:
         return self._operator.transform.oracle(z, **self._own("transform", head, i))

@@ -27,8 +27,8 @@ class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        return tree_map(lambda x: self._round(x, args), found)
+        result = func(*args, **(kwargs or {}))
+        return tree_map(lambda x: self._round(x, args), result)
 
     def _round(self, x: Any, args: tuple[Any, ...]) -> Any:
         if not isinstance(x, Tensor) or not x.is_floating_point():
@@ -40,8 +40,8 @@ class EveryStepRounded(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
 
 def _low_precision(operator: Operator) -> None:
     """The definition rounds its output and nothing else; a faster path may round what it hands to a fused kernel."""
-    given = random_inputs(operator, scale=2.0, seed=7).to(torch.float32)
-    rounded = Inputs(given.q.bfloat16(), given.k.bfloat16(), given.v.bfloat16(), given.numbers)
+    inputs = random_inputs(operator, scale=2.0, seed=7).to(torch.float32)
+    rounded = Inputs(inputs.q.bfloat16(), inputs.k.bfloat16(), inputs.v.bfloat16(), inputs.numbers)
     wide = rounded.to(torch.float32)
     came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).output for x in (rounded, wide))
     near(came, expected.bfloat16(), "bfloat16 inputs, against the same numbers in float32, the output rounded once")
@@ -62,9 +62,9 @@ def _small_weights(operator: Operator) -> None:
     """Check a ground state or sink of little weight, on large logits. A difference of two maps may cancel: skip it."""
     if not operator.normaliser.has_ground or not operator.merge.of_logits:
         raise NothingStated
-    given = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
-    found = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (given, given.to(torch.float64)))
-    came, expected = (torch.empty(0) if x is None else x.double() for x in found)
+    inputs = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
+    grounds = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (inputs, inputs.to(torch.float64)))
+    came, expected = (torch.empty(0) if x is None else x.double() for x in grounds)
     near(came, expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
 
 

@@ -27,9 +27,9 @@ def _score(operator: Operator) -> None:
     """Compare each score with its oracle. Only this law finds a factor that a normaliser divides out again."""
     for member, own in _members(operator):
         numbers = {name: value.tolist() if value.numel() > 1 else value.item() for name, value in own.items()}
-        found = _scores(member, _LOGITS, own)
-        f = found.values().flatten()
-        positive = f > 0 if found.log is None else found.log.flatten().isfinite()  # its exponential may underflow
+        scores = _scores(member, _LOGITS, own)
+        f = scores.values().flatten()
+        positive = f > 0 if scores.log is None else scores.log.flatten().isfinite()  # its exponential may underflow
         words = "".join(f", {name}={value:.3g}" for name, value in numbers.items())
         for a, came, is_positive in zip(_LOGITS, f.tolist(), positive.tolist(), strict=True):
             expected = member.oracle(a, **numbers)
@@ -63,9 +63,9 @@ def _scores(member: Score, logits: Iterable[float] | Tensor, own: dict[str, Tens
 
 def _gives(member: Score, a: float, own: dict[str, Tensor]) -> str:
     """Describe the score's value, with its logarithm if it has one."""
-    found = _scores(member, [a], own)
-    log = "" if found.log is None else f" (log_score: ln f = {found.log.item():.6g})"
-    return f"the function gives {found.values().item():.6g}{log}"
+    scores = _scores(member, [a], own)
+    log = "" if scores.log is None else f" (log_score: ln f = {scores.log.item():.6g})"
+    return f"the function gives {scores.values().item():.6g}{log}"
 
 
 def _within(allowed: Range, a: float, f: float) -> bool:
@@ -106,8 +106,8 @@ def _slope_at_zero(operator: Operator) -> None:
     step = math.ulp(1.0) ** 0.5
     for member, own in _members(operator):
         a = torch.tensor((-step, 0.0, step), dtype=torch.float64).requires_grad_()
-        found = _scores(member, a, own)
-        shown = found.plain if found.log is None else found.log
+        scores = _scores(member, a, own)
+        shown = scores.plain if scores.log is None else scores.log
         assert shown is not None
         below, at, above = shown.flatten()
         (slopes,) = torch.autograd.grad(at, a, allow_unused=True, materialize_grads=True)

@@ -32,12 +32,12 @@ def _start(operator: Operator) -> None:
         _check_spread(expected, tables, f"the {what} of {name}", layers=what == "projection" or "layer" in number.per)
 
 
-def _check_start(operator: Operator, found: list[Attention]) -> None:
+def _check_start(operator: Operator, layers: list[Attention]) -> None:
     """Check that numbers without a random start have their stated value in each layer."""
-    shape, width = fit(operator), found[0].qkv.in_features
+    shape, width = fit(operator), layers[0].qkv.in_features
     query = torch.zeros(1, shape.heads, 1, shape.channels + operator.added_channels, dtype=torch.float64)
     x = torch.zeros(1, 1, width, dtype=torch.float64)
-    for layer, attention in enumerate(found):
+    for layer, attention in enumerate(layers):
         values = attention.eval().numbers.values(query, x)
         for name, number in operator.numbers().items():
             if not (number.trained and number.random):
@@ -98,10 +98,10 @@ def _running_means(operator: Operator) -> None:
         state = {name: [number.init] * heads for name, number in means.items()}
         for step in (1, 2):
             q, x = (torch.randn(size, generator=made, dtype=torch.float64) for size in sizes)
-            given = numbers.eval().values(q, x)
+            values = numbers.eval().values(q, x)
             came = numbers.train().values(q, x)
             for name, number in means.items():
-                averaged = given[f"{name.rpartition('.')[0]}.{number.of}"].expand(_BATCH, heads, _LENGTH, 1).tolist()
+                averaged = values[f"{name.rpartition('.')[0]}.{number.of}"].expand(_BATCH, heads, _LENGTH, 1).tolist()
                 for h in range(heads):
                     batch = fmean(value for sequence in averaged for (value,) in sequence[h])
                     state[name][h] = number.momentum * state[name][h] + (1 - number.momentum) * batch

@@ -81,15 +81,15 @@ def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[
 def _definition(operator: Operator) -> None:
     """Check the weights that `attend` returns: their shape, and 0 for hidden keys."""
     inputs = random_inputs(operator)
-    found = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
+    result = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
     seen = operator.visible.restrict(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)
-    hidden = found.weights.masked_select(~seen)
-    require(found.weights.shape[-2:] == (13, 13), f"expected weights [..., 13, 13], came {[*found.weights.shape]}")
+    hidden = result.weights.masked_select(~seen)
+    require(result.weights.shape[-2:] == (13, 13), f"expected weights [..., 13, 13], came {[*result.weights.shape]}")
     near(hidden, torch.zeros_like(hidden), "the weights of keys that may not be seen")
     require(
-        (found.ground is not None) == operator.normaliser.has_ground,
+        (result.ground is not None) == operator.normaliser.has_ground,
         f"normaliser {operator.normaliser.label!r} says has_ground={operator.normaliser.has_ground}, and "
-        f"{'leaves' if found.ground is not None else 'leaves no'} weight to a ground state",
+        f"{'leaves' if result.ground is not None else 'leaves no'} weight to a ground state",
     )
 
 

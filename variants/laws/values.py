@@ -63,8 +63,8 @@ def _against_floats(operator: Operator, inputs: Inputs, mask: Tensor, words: str
 
 
 def _admits_bias(operator: Operator) -> bool:
-    joined, found = operator.merge.heads_joined, fit(operator)
-    heads, width = found.heads * joined, found.channels // joined
+    joined, shape = operator.merge.heads_joined, fit(operator)
+    heads, width = shape.heads * joined, shape.channels // joined
     try:
         operator.check(heads=heads, kv_heads=heads, head_width=width, positions=Alibi())
     except ValueError:

@@ -90,11 +90,11 @@ def _with_gradients(operator: Operator, inputs: Inputs, mask: Tensor, *, of_othe
     came = output(operator, there, mask)
     others = [j for j in range(_LENGTH) if j != _HIDDEN]
     came = came[:, :, others] if of_others else came
-    found = gradients(came.square().sum(), there)
-    for name, gradient in found.items():
+    slopes = gradients(came.square().sum(), there)
+    for name, gradient in slopes.items():
         hidden = name in ("gradient of k", "gradient of v") or (of_others and gradient.shape[2] == _LENGTH)
-        found[name] = gradient[:, :, others] if hidden else gradient
-    return {"output": came.detach(), **found}
+        slopes[name] = gradient[:, :, others] if hidden else gradient
+    return {"output": came.detach(), **slopes}
 
 
 def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
@@ -102,8 +102,8 @@ def gradients(loss: Tensor, inputs: Inputs) -> dict[str, Tensor]:
     tensors = inputs.tensors()
     if not loss.requires_grad:
         return {f"gradient of {name}": torch.zeros_like(x) for name, x in tensors.items()}
-    found = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
-    return {f"gradient of {name}": x for name, x in zip(tensors, found, strict=True)}
+    slopes = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True, materialize_grads=True)
+    return {f"gradient of {name}": x for name, x in zip(tensors, slopes, strict=True)}
 
 
 def _blind(operator: Operator) -> None:
@@ -143,8 +143,8 @@ def _all_finite(operator: Operator, inputs: Inputs, words: str, mask: Tensor | N
     there = inputs.following()
     came = output(operator, there, mask)
     finite(came, f"the output {words}")
-    for name, found in gradients(came.sum(), there).items():
-        finite(found, f"the {name} {words}")
+    for name, gradient in gradients(came.sum(), there).items():
+        finite(gradient, f"the {name} {words}")
 
 
 FINITE = Law("finite", "On ordinary inputs outputs and gradients are finite.", _finite)

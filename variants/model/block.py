@@ -142,10 +142,10 @@ class Attention(nn.Module):
 
     def _compiled_path(self, device: str, dtype: torch.dtype) -> Path:
         named = self.path != "auto"
-        found = self._compiled.get((device, torch.float32 if named else dtype))
-        if found is None and named:
+        path = self._compiled.get((device, torch.float32 if named else dtype))
+        if path is None and named:
             raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
-        return found or PATHS[-1]
+        return path or PATHS[-1]
 
     def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""

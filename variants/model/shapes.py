@@ -20,10 +20,10 @@ class _NothingDrawn(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if function in (Tensor.normal_, nn.init.normal_):
-            return args[0] if args else given["tensor"]
-        return function(*args, **given)
+            return args[0] if args else keywords["tensor"]
+        return function(*args, **keywords)
 
 
 @contextmanager

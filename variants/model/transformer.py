@@ -236,13 +236,13 @@ class Transformer(nn.Module):
         positions = self.backbone.positions
         if not positions.adds_bias:
             return {}
-        distance, found = distances(length, length, device), {}
+        distance, biases = distances(length, length, device), {}
         for heads in {attention.heads for attention in self._attentions()}:
             table = None if self.position_bias is None else self.position_bias[str(heads)].weight
             bias = positions.bias(distance, heads, cast(Tensor | None, table), causal=self.backbone.causal)
             assert bias is not None
-            found[heads] = bias
-        return found
+            biases[heads] = bias
+        return biases
 
     def number_parameters(self) -> list[nn.Parameter]:
         """List the parameters of the operators' numbers, each once."""
@@ -321,8 +321,8 @@ def _at_work(
     block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor
 ) -> tuple[AttentionTrace, Tensor, Tensor | None]:
     """Run `layer` and return its attention trace, its output, and the input of its last norm in a post-norm model."""
-    given: list[Tensor] = []
-    hook = block.last_norm.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+    before_norm: list[Tensor] = []
+    hook = block.last_norm.register_forward_pre_hook(lambda _, inputs: before_norm.append(inputs[0]))
     block.attention.watched = []
     try:
         leaving = layer(entering)
@@ -330,7 +330,7 @@ def _at_work(
     finally:
         block.attention.watched = None
         hook.remove()
-    return worked, leaving, given[0] if block.post else None
+    return worked, leaving, before_norm[0] if block.post else None
 
 
 def _count(model: nn.Module) -> int:

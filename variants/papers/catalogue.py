@@ -126,8 +126,8 @@ def _check_arguments(function: F) -> F:
         for name in kwargs.keys() - signature.parameters.keys():
             raise SpecError(not_an_argument(name, function))
         try:
-            given = signature.bind(*args, **kwargs).arguments
-            return cast(Operator, checked.validate_python(ArgsKwargs((), given)))
+            arguments = signature.bind(*args, **kwargs).arguments
+            return cast(Operator, checked.validate_python(ArgsKwargs((), arguments)))
         except ValidationError as error:
             if error.title != function.__name__:  # a spec that the function builds
                 raise

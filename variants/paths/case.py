@@ -42,8 +42,8 @@ class Case(NamedTuple):
 def refuse_kinds(path: str, kinds: Mapping[str, tuple[str, ...]], operator: Operator) -> str | None:
     """Return why a path that computes `kinds` of some stages cannot run `operator`, or None if it can."""
     for stage, known in kinds.items():
-        if (given := getattr(operator, stage).kind) not in known:
-            return f"{path} computes {stage} {' or '.join(map(repr, known))} only, not {given!r}"
+        if (kind := getattr(operator, stage).kind) not in known:
+            return f"{path} computes {stage} {' or '.join(map(repr, known))} only, not {kind!r}"
     return None
 
 

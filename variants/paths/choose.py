@@ -62,7 +62,7 @@ PATHS = (
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
     Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run, version=2),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
-    Path("reference", _nothing, _nothing, _nothing, lambda *given: definition(*given).output),
+    Path("reference", _nothing, _nothing, _nothing, lambda *call: definition(*call).output),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 

@@ -11,7 +11,7 @@ from ablate.variants.operator import NumberValues, Operator, by_stage
 from ablate.variants.paths.case import Case
 from ablate.variants.paths.linear import count_seen, find_seen
 from ablate.variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
-from ablate.variants.paths.tiles import ROWS, Given, attend_by_tiles
+from ablate.variants.paths.tiles import ROWS, MapInputs, attend_by_tiles
 
 
 def cannot(operator: Operator) -> str | None:
@@ -41,11 +41,11 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]."""
     if heads.q.is_meta or needs_definition(operator, heads):  # it follows fewer operations for shapes alone
         return definition(operator, heads, numbers).output
-    given, value = heads.v.dtype, by_stage(numbers)
-    working = torch.promote_types(given, torch.float32)
+    dtype, value = heads.v.dtype, by_stage(numbers)
+    working = torch.promote_types(dtype, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     with without_autocast(heads.q.device.type):
-        return _compute(operator, heads, value).to(given)
+        return _compute(operator, heads, value).to(dtype)
 
 
 def needs_definition(operator: Operator, heads: Heads) -> bool:
@@ -68,11 +68,11 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
         shown = None if seen.keys is None else seen.keys.transpose(-2, -1)
         if seen.keys is not None:
             heads = heads._replace(k=heads.k.masked_fill(~seen.keys, 0), v=heads.v.masked_fill(~seen.keys, 0))
-    given = _flatten(fold(operator, heads, value, count))
+    inputs = _flatten(fold(operator, heads, value, count))
     if operator.forgetting.label != "none" and seen is not None:
-        given = given._replace(forgetting=_sum_logs(value["forgetting"]["gate"], seen.keys, heads))
+        inputs = inputs._replace(forgetting=_sum_logs(value["forgetting"]["gate"], seen.keys, heads))
     maps = None if shown is None else _maps(shown, heads)
-    output, ground = attend_by_tiles(rule_of(operator, causal=causal), given, maps)
+    output, ground = attend_by_tiles(rule_of(operator, causal=causal), inputs, maps)
     return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
 
 
@@ -82,10 +82,10 @@ def _sum_logs(gate: Tensor, visible: Tensor | None, heads: Heads) -> Tensor:
     return _flat((log if visible is None else log.masked_fill(~visible, 0)).cumsum(-2))
 
 
-def _flatten(folded: ScoreRows) -> Given:
+def _flatten(folded: ScoreRows) -> MapInputs:
     """Write heads as [N, T, D], queries scaled, and numbers as rows [N, T, 1]."""
     q, q_gate, k_gate = folded.q, folded.q_gate, folded.k_gate
-    return Given(
+    return MapInputs(
         q=_flat(q * folded.scale),
         k=_flat(folded.k),
         v=_flat(folded.v),

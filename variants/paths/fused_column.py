@@ -61,8 +61,8 @@ def _cudnn(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[A
 def _cudnn_backward(grad_output: Tensor, q: Tensor, k: Tensor, v: Tensor, _mask: None, scale: float, *kept: Any) -> Any:
     output, log_sum, *lengths, seed, offset = kept
     kernel = _ATEN._scaled_dot_product_cudnn_attention_backward
-    given = grad_output, q, k, v, output, log_sum, seed, offset, None, *lengths, 0.0
-    return kernel(*given, is_causal=True, scale=scale)
+    arguments = grad_output, q, k, v, output, log_sum, seed, offset, None, *lengths, 0.0
+    return kernel(*arguments, is_causal=True, scale=scale)
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, mask: None, scale: float) -> tuple[Any, ...]:
@@ -95,8 +95,8 @@ class _Attention(torch.autograd.Function):
         if value is not None:
             output = output + (logit - total).exp()[..., None] * value
         output = output.to(heads[0].dtype)
-        given = [each if isinstance(each, Tensor) else None for each in saved]
-        ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *given)
+        kept = [each if isinstance(each, Tensor) else None for each in saved]
+        ctx.save_for_backward(*tensors, mask, output, total.view(log_sum.shape), *kept)
         ctx.name, ctx.scale = name, scale
         ctx.non_tensors = [None if isinstance(each, Tensor) else each for each in saved]
         return cast("Tensor", output)
@@ -104,16 +104,16 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @first_only("sdpa")
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, logit, value, mask, output, total, *given = ctx.saved_tensors
-        saved = [other if x is None else x for x, other in zip(given, ctx.non_tensors, strict=True)]
-        found = KERNELS[ctx.name].backward(grad_output, q, k, v, mask, ctx.scale, output, total, *saved)
+        q, k, v, logit, value, mask, output, total, *kept = ctx.saved_tensors
+        saved = [other if x is None else x for x, other in zip(kept, ctx.non_tensors, strict=True)]
+        gradients = KERNELS[ctx.name].backward(grad_output, q, k, v, mask, ctx.scale, output, total, *saved)
         weight, wide = (logit - total.view(logit.shape)).exp(), grad_output.to(logit.dtype)
         grad_logit, grad_value = None, None
         if ctx.needs_input_grad[-2]:
             grad_logit = -weight * (wide * (output if value is None else output - value)).sum(-1)
         if ctx.needs_input_grad[-1]:
             grad_value = (weight[..., None] * wide).sum(-2, keepdim=True)
-        return None, None, None, *found, grad_logit, grad_value
+        return None, None, None, *gradients, grad_logit, grad_value
 
 
 def find_kernel(q: Tensor, v: Tensor) -> str | None:

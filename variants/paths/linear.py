@@ -81,8 +81,8 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     seen = find_seen(heads)
     if seen is None:
         return definition(operator, heads, numbers).output
-    given, value = heads.v.dtype, by_stage(numbers)
-    working = torch.promote_types(given, torch.float32)
+    dtype, value = heads.v.dtype, by_stage(numbers)
+    working = torch.promote_types(dtype, torch.float32)
     with without_autocast(heads.q.device.type):
         q, k, v = heads.q.to(working), heads.k.to(working), heads.v.to(working)
         q, k = _features(operator, q, k, value["product"])
@@ -99,7 +99,7 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
             output = output * value["rescale"]["factor"]
         if operator.readout.label == "value_bias":
             output = output + value["readout"]["value_bias"]
-        return postprocess(operator, output, value).to(given)
+        return postprocess(operator, output, value).to(dtype)
 
 
 def needs_definition(_operator: Operator, heads: Heads) -> bool:
@@ -162,7 +162,7 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) ->
     own = torch.bmm(chunks[0], chunks[1].mT).tril()
     if angles is not None:
         own = own * (angles[:size, None] - angles[:size]).cos().to(own)
-    found = torch.bmm(own, chunks[2])
+    sums = torch.bmm(own, chunks[2])
     if length > size:
         if angles is not None:
             angles = F.pad(angles, (0, more))
@@ -170,8 +170,8 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) ->
         q, k, v = (x.reshape(-1, size, x.shape[-1]) for x in (q, k, v))
         states = torch.bmm(k.mT, v)
         before = sum_in_blocks(states.reshape(-1, (length + more) // size, states[0].numel()), own=False)
-        found = torch.baddbmm(found, q, before.reshape(states.shape))
-    return found.reshape(*front, -1, v.shape[-1])[..., :length, :]
+        sums = torch.baddbmm(sums, q, before.reshape(states.shape))
+    return sums.reshape(*front, -1, v.shape[-1])[..., :length, :]
 
 
 def _divide(operator: Operator, sums: Tensor, count: Tensor) -> Tensor:

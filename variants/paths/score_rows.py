@@ -47,8 +47,8 @@ def cannot_fold(operator: Operator, path: str, **kinds: tuple[str, ...]) -> str 
     if (reason := refuse_kinds(path, {**_KINDS, **kinds}, operator)) is not None:
         return reason
     for stage, label in _BESIDE_FORGETTING.items() if operator.forgetting.label != "none" else ():
-        if (given := getattr(operator, stage).label) != label:
-            return f"{path} computes forgetting with {stage} {label!r} only, not {given!r}"
+        if (kind := getattr(operator, stage).label) != label:
+            return f"{path} computes forgetting with {stage} {label!r} only, not {kind!r}"
     score, normaliser = operator.score.label, operator.normaliser.label
     if normaliser == "sink" and score != "exponential":
         return f"{path} computes a sink with score 'exponential' only, not {score!r}"

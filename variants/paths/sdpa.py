@@ -63,14 +63,14 @@ def cannot(operator: Operator) -> str | None:
 
 def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
     """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the extra keys' values."""
-    given = heads.v.dtype
-    working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
+    dtype = heads.v.dtype
+    working = torch.promote_types(dtype, torch.promote_types(heads.q.dtype, heads.k.dtype))
     kernel = column_kernel(operator, heads._replace(q=heads.q.to(working)))
     if kernel is None and (_needs_float32_logits(operator) or heads.bias is not None):
         working = torch.promote_types(working, torch.float32)
     heads = heads._replace(q=heads.q.to(working), k=heads.k.to(working), v=heads.v.to(working))
     with without_autocast(heads.q.device.type):
-        return _Folded(operator, heads, by_stage(numbers), kernel).output().to(given)
+        return _Folded(operator, heads, by_stage(numbers), kernel).output().to(dtype)
 
 
 def _needs_float32_logits(operator: Operator) -> bool:

@@ -49,7 +49,7 @@ class Rule(NamedTuple):
     causal: bool
 
 
-class Given(NamedTuple):
+class MapInputs(NamedTuple):
     """Tensors of a map. N is batch times heads; what is None is left out. Rows are [N, T, 1]."""
 
     q: Tensor
@@ -73,13 +73,13 @@ class Given(NamedTuple):
     """Sum of ln f up to a token, float64: a falls by its difference between query and key. For causal maps."""
 
 
-def attend_by_tiles(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
+def attend_by_tiles(rule: Rule, inputs: MapInputs, shown: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute sum_j w_ij v_j [N, T, D] and, under "ground", the ground state's weight [N, T, 1], else 0.
 
     `shown` is 1 for visible keys [N or 1, 1, T] or pairs [N or 1, T, T]; None for all that causality leaves.
     """
-    refuse_transforms("path 'cpu'", given)
-    output, ground = _Tiled.apply(rule, shown, *given)  # type: ignore[no-untyped-call]
+    refuse_transforms("path 'cpu'", inputs)
+    output, ground = _Tiled.apply(rule, shown, *inputs)  # type: ignore[no-untyped-call]
     return output, ground
 
 
@@ -122,13 +122,13 @@ class _Scratch:
 class _Map:
     """The map of one tile."""
 
-    def __init__(self, rule: Rule, given: Given, shown: Tensor | None, tile: _Tile, scratch: _Scratch) -> None:
-        self._rule, self._given, self._tile, self._scratch = rule, given, tile, scratch
+    def __init__(self, rule: Rule, inputs: MapInputs, shown: Tensor | None, tile: _Tile, scratch: _Scratch) -> None:
+        self._rule, self._inputs, self._tile, self._scratch = rule, inputs, tile, scratch
         self._shown = shown
-        self.q, self.k, self.v = self.rows(given.q), self.columns(given.k), self.columns(given.v)
+        self.q, self.k, self.v = self.rows(inputs.q), self.columns(inputs.k), self.columns(inputs.v)
         self._shape = (self.q.shape[0], self.q.shape[1], tile.keys)
-        self.factor = None if given.factor is None else self.rows(given.factor)
-        self.floor = None if given.floor is None else self.rows(given.floor)
+        self.factor = None if inputs.factor is None else self.rows(inputs.factor)
+        self.floor = None if inputs.floor is None else self.rows(inputs.floor)
 
     def rows(self, x: Tensor) -> Tensor:
         return x[self._tile.heads, self._tile.rows]
@@ -141,26 +141,26 @@ class _Map:
 
     def logits(self) -> Tensor:
         """Compute a, and the gate's g and softplus(-g) as arrays "gate" and "suppression"."""
-        given = self._given
+        inputs = self._inputs
         a = torch.bmm(self.q, self.k.mT, out=self.array("a"))
         if self.factor is not None:
             a.mul_(self.factor)
-        if given.forgetting is not None:  # beside the block's first query, so that near keys lose no bits
-            first = given.forgetting[self._tile.heads, self._tile.rows.start, None]
-            a.add_((self.rows(given.forgetting) - first).to(a)).sub_((self.columns(given.forgetting) - first).to(a).mT)
-        if given.q_gate is not None and given.k_gate is not None and given.strength is not None:
-            g = torch.bmm(self.rows(given.q_gate), self.columns(given.k_gate).mT, out=self.array("gate"))
+        if (sums := inputs.forgetting) is not None:  # beside the block's first query, so that near keys lose no bits
+            first = sums[self._tile.heads, self._tile.rows.start, None]
+            a.add_((self.rows(sums) - first).to(a)).sub_((self.columns(sums) - first).to(a).mT)
+        if inputs.q_gate is not None and inputs.k_gate is not None and inputs.strength is not None:
+            g = torch.bmm(self.rows(inputs.q_gate), self.columns(inputs.k_gate).mT, out=self.array("gate"))
             lowering = torch.abs(g, out=self.array("suppression")).neg_().exp_().log1p_()
             below = torch.clamp(g, max=0, out=self.array("x"))
             lowering.sub_(below)
-            a.addcmul_(lowering, self.rows(given.strength), value=-1)
-        if given.shift is not None:
-            a.add_(self.rows(given.shift))
+            a.addcmul_(lowering, self.rows(inputs.strength), value=-1)
+        if inputs.shift is not None:
+            a.add_(self.rows(inputs.shift))
         return a
 
     def log_score(self, a: Tensor, *, slope: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Turn `a` into l in place; return l, the sign of the score and, if asked, l'(a), None for 1."""
-        found = self.array("slope") if slope else None
+        derivative = self.array("slope") if slope else None
         match self._rule.score:
             case "exponential":
                 return a, None, None
@@ -168,21 +168,21 @@ class _Map:
                 sign = torch.sign(a, out=self.array("sign"))
                 return a.abs_(), sign, sign
             case "ssa":
-                assert self._given.exponent is not None
-                n, x = self.rows(self._given.exponent), torch.abs(a, out=self.array("x"))
-                if found is not None:
-                    torch.add(x, 1, out=found).reciprocal_().mul_(n)
+                assert self._inputs.exponent is not None
+                n, x = self.rows(self._inputs.exponent), torch.abs(a, out=self.array("x"))
+                if derivative is not None:
+                    torch.add(x, 1, out=derivative).reciprocal_().mul_(n)
                 torch.copysign(x.log1p_(), a, out=a)
-                return a.mul_(n), None, found
+                return a.mul_(n), None, derivative
             case "sigmoid":
                 x = torch.abs(a, out=self.array("x")).neg_().exp_().log1p_()
                 a.clamp_(max=0).sub_(x)
-                return a, None, None if found is None else torch.exp(a, out=found).neg_().add_(1)
+                return a, None, None if derivative is None else torch.exp(a, out=derivative).neg_().add_(1)
             case "elu_plus_one":
                 x = torch.clamp(a, min=0, out=self.array("x"))
-                if found is not None:
-                    torch.add(x, 1, out=found).reciprocal_()
-                return a.clamp_(max=0).add_(x.log1p_()), None, found
+                if derivative is not None:
+                    torch.add(x, 1, out=derivative).reciprocal_()
+                return a.clamp_(max=0).add_(x.log1p_()), None, derivative
 
     def scores(self, a: Tensor) -> Tensor:
         """Turn `a` into the scores f, 0 for hidden keys, in place."""
@@ -222,13 +222,13 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rule: Rule, shown: Tensor | None, *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
-        given = Given(*tensors)  # type: ignore[arg-type]
-        heads, length = given.q.shape[:2]
-        output, logs = torch.empty_like(given.v), given.q.new_empty(heads, length, 1)
+        inputs = MapInputs(*tensors)  # type: ignore[arg-type]
+        heads, length = inputs.q.shape[:2]
+        output, logs = torch.empty_like(inputs.v), inputs.q.new_empty(heads, length, 1)
         ground, floors = torch.zeros_like(logs), torch.zeros_like(logs)
-        scratch = _Scratch(given.q, heads, length)
+        scratch = _Scratch(inputs.q, heads, length)
         for tile in _tiles(heads, length, causal=rule.causal):
-            _forward(_Map(rule, given, shown, tile, scratch), rule, (output, logs, ground, floors))
+            _forward(_Map(rule, inputs, shown, tile, scratch), rule, (output, logs, ground, floors))
         ctx.rule, ctx.shown = rule, shown
         ctx.save_for_backward(*tensors, output, logs, ground, floors)
         ctx.mark_non_differentiable(*() if rule.normalised == "ground" else (ground,))
@@ -238,19 +238,19 @@ class _Tiled(torch.autograd.Function):
     @first_only("cpu")
     def backward(ctx: Any, slope: Tensor, ground_slope: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, output, logs, ground, floors = ctx.saved_tensors
-        given, rule = Given(*tensors), ctx.rule
-        found = Given(*(None if x is None else torch.zeros_like(x) for x in given))  # type: ignore[arg-type]
-        heads, length = given.q.shape[:2]
+        inputs, rule = MapInputs(*tensors), ctx.rule
+        gradients = MapInputs(*(None if x is None else torch.zeros_like(x) for x in inputs))  # type: ignore[arg-type]
+        heads, length = inputs.q.shape[:2]
         shared = (slope * output).sum(-1, keepdim=True)  # D
         if rule.normalised == "ground":
             shared -= ground_slope * (1 - ground)
-            assert found.floor is not None
-            torch.mul(shared, floors, out=found.floor).neg_()
-        scratch = _Scratch(given.q, heads, length)
+            assert gradients.floor is not None
+            torch.mul(shared, floors, out=gradients.floor).neg_()
+        scratch = _Scratch(inputs.q, heads, length)
         for tile in _tiles(heads, length, causal=rule.causal):
-            each = _Map(rule, given, ctx.shown, tile, scratch)
-            _backward(each, rule, given, found, (slope, ground_slope, shared, logs))
-        return (None, None, *found)
+            each = _Map(rule, inputs, ctx.shown, tile, scratch)
+            _backward(each, rule, inputs, gradients, (slope, ground_slope, shared, logs))
+        return (None, None, *gradients)
 
 
 def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
@@ -358,37 +358,39 @@ def _slopes(tile: _Map, rule: Rule, known: tuple[Tensor, Tensor, Tensor, Tensor]
     return _Slopes(w if sign is None else w.mul_(sign), log, dl, derivative)
 
 
-def _backward(tile: _Map, rule: Rule, given: Given, found: Given, known: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def _backward(
+    tile: _Map, rule: Rule, inputs: MapInputs, gradients: MapInputs, known: tuple[Tensor, Tensor, Tensor, Tensor]
+) -> None:
     """Write a tile's rows of the gradients and add its part to those of keys and values."""
     slope, ground_slope, shared, logs = map(tile.rows, known)
     w, log, da, derivative = _slopes(tile, rule, (slope, ground_slope, shared, logs))
-    tile.columns(found.v).baddbmm_(w.mT, slope)
-    if given.exponent is not None and found.exponent is not None:
+    tile.columns(gradients.v).baddbmm_(w.mT, slope)
+    if inputs.exponent is not None and gradients.exponent is not None:
         by_row = torch.mul(da, log, out=tile.array("x")).sum(-1, keepdim=True)
-        tile.rows(found.exponent).copy_(by_row / tile.rows(given.exponent))
+        tile.rows(gradients.exponent).copy_(by_row / tile.rows(inputs.exponent))
     if derivative is not None:
         da.mul_(derivative)
-    if found.shift is not None:
-        tile.rows(found.shift).copy_(da.sum(-1, keepdim=True))
-    if found.forgetting is not None:
-        tile.rows(found.forgetting).add_(da.sum(-1, keepdim=True))
-        tile.columns(found.forgetting).sub_(da.sum(-2)[..., None])
-    _gate_gradients(tile, given, found, da)
+    if gradients.shift is not None:
+        tile.rows(gradients.shift).copy_(da.sum(-1, keepdim=True))
+    if gradients.forgetting is not None:
+        tile.rows(gradients.forgetting).add_(da.sum(-1, keepdim=True))
+        tile.columns(gradients.forgetting).sub_(da.sum(-2)[..., None])
+    _gate_gradients(tile, inputs, gradients, da)
     raw = torch.bmm(da, tile.k)
-    if tile.factor is not None and found.factor is not None:
-        tile.rows(found.factor).copy_((tile.q * raw).sum(-1, keepdim=True))
+    if tile.factor is not None and gradients.factor is not None:
+        tile.rows(gradients.factor).copy_((tile.q * raw).sum(-1, keepdim=True))
         raw.mul_(tile.factor)
-    tile.rows(found.q).copy_(raw)
-    tile.columns(found.k).baddbmm_(da.mT, tile.q if tile.factor is None else tile.q * tile.factor)
+    tile.rows(gradients.q).copy_(raw)
+    tile.columns(gradients.k).baddbmm_(da.mT, tile.q if tile.factor is None else tile.q * tile.factor)
 
 
-def _gate_gradients(tile: _Map, given: Given, found: Given, da: Tensor) -> None:
-    if given.strength is None or found.strength is None or given.q_gate is None or given.k_gate is None:
+def _gate_gradients(tile: _Map, inputs: MapInputs, gradients: MapInputs, da: Tensor) -> None:
+    if inputs.strength is None or gradients.strength is None or inputs.q_gate is None or inputs.k_gate is None:
         return
-    assert found.q_gate is not None
-    assert found.k_gate is not None
+    assert gradients.q_gate is not None
+    assert gradients.k_gate is not None
     g, suppression = tile.array("gate"), tile.array("suppression")
-    tile.rows(found.strength).copy_(suppression.mul_(da).sum(-1, keepdim=True).neg_())
-    dg = g.neg_().sigmoid_().mul_(da).mul_(tile.rows(given.strength))
-    tile.rows(found.q_gate).copy_(torch.bmm(dg, tile.columns(given.k_gate)))
-    tile.columns(found.k_gate).baddbmm_(dg.mT, tile.rows(given.q_gate))
+    tile.rows(gradients.strength).copy_(suppression.mul_(da).sum(-1, keepdim=True).neg_())
+    dg = g.neg_().sigmoid_().mul_(da).mul_(tile.rows(inputs.strength))
+    tile.rows(gradients.q_gate).copy_(torch.bmm(dg, tile.columns(inputs.k_gate)))
+    tile.columns(gradients.k_gate).baddbmm_(dg.mT, tile.rows(inputs.q_gate))

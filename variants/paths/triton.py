@@ -16,7 +16,7 @@ from ablate.variants.attend import Heads, definition, without_autocast
 from ablate.variants.operator import NumberValues, Operator, by_stage
 from ablate.variants.paths.case import Case
 from ablate.variants.paths.score_rows import ScoreRows, cannot_fold, fold, rule_of, unfold
-from ablate.variants.paths.tiles import Given
+from ablate.variants.paths.tiles import MapInputs
 
 WIDEST = 128
 """Channels of the widest head, and of the widest gate."""
@@ -76,8 +76,8 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
         )
     from ablate.variants.paths.triton_ops import attend_by_triton
 
-    given, value = heads.v.dtype, by_stage(numbers)
-    working = torch.promote_types(given, torch.promote_types(heads.q.dtype, heads.k.dtype))
+    dtype, value = heads.v.dtype, by_stage(numbers)
+    working = torch.promote_types(dtype, torch.promote_types(heads.q.dtype, heads.k.dtype))
     if working not in _DTYPES:
         raise SpecError(f"path 'triton' computes in float32, bfloat16 and float16, not in {working}; use path='auto'")
     front = heads.q.shape[:2]
@@ -93,10 +93,10 @@ def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
             count = shown.sum(-1, keepdim=True, dtype=torch.float32)
         rows = _in_base_2(operator, fold(operator, heads, value, count), value["transform"].get("tau"))
         output, ground = attend_by_triton(rule_of(operator, causal=causal), rows, shown)
-        return unfold(operator, output, ground.view(*output.shape[:3], 1), count, value).to(given)
+        return unfold(operator, output, ground.view(*output.shape[:3], 1), count, value).to(dtype)
 
 
-def _in_base_2(operator: Operator, folded: ScoreRows, tau: Tensor | None) -> Given:
+def _in_base_2(operator: Operator, folded: ScoreRows, tau: Tensor | None) -> MapInputs:
     """Return numbers as rows [B H, T] for scores in base 2. SSA takes the logits themselves, in natural units.
 
     `tau` is the temperature, which the factors contain.
@@ -111,7 +111,7 @@ def _in_base_2(operator: Operator, folded: ScoreRows, tau: Tensor | None) -> Giv
         assert factor is not None
         assert at_gamma is not None
         floor = factor * at_gamma  # the bits that a logit of gamma has
-    return Given(
+    return MapInputs(
         q=folded.q,
         k=folded.k,
         v=folded.v,

@@ -24,7 +24,7 @@ import triton
 from torch import Tensor
 
 from ablate.variants.derivatives import first_only, refuse_transforms
-from ablate.variants.paths.tiles import Given, Rule
+from ablate.variants.paths.tiles import MapInputs, Rule
 from ablate.variants.paths.triton_backward import backward_keys, backward_queries
 from ablate.variants.paths.triton_kernels import forward
 
@@ -70,14 +70,14 @@ def find_tiles(widths: tuple[int, int, int], *, single: bool) -> Tiles:
     return TILES["single" if single else "half", 64 if max(widths) <= 64 else 128, widths[2] > 0]
 
 
-def attend_by_triton(rule: Rule, given: Given, shown: Tensor | None) -> tuple[Tensor, Tensor]:
+def attend_by_triton(rule: Rule, inputs: MapInputs, shown: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute sum_j w_ij v_j [B, H, T, D_v] and the weight of the ground state or sink [B H, T], 0 without one.
 
     q, k are [B, H, T, D], v [B, H, T, D_v], gates [B, H, T, G], of one dtype. Numbers are [B H, T] in float32 and in
     base 2; `factor` is not None. `shown` is boolean and broadcasts to [B, H, T, T].
     """
-    refuse_transforms("path 'triton'", given)
-    output, _, ground, _ = score_attention(*given[:-1], shown, *rule)  # without forgetting
+    refuse_transforms("path 'triton'", inputs)
+    output, _, ground, _ = score_attention(*inputs[:-1], shown, *rule)  # without forgetting
     return output, ground
 
 
@@ -88,7 +88,7 @@ def score_attention(
     score: str, normalised: str, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Compute the output, L, the weight of the ground state or sink and the part of Z that is t."""
-    call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
+    call = _Call(MapInputs(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
     output, logs = _output(v), torch.empty_like(factor)
     ground, floors = torch.zeros_like(factor), torch.zeros_like(factor)
     tile, results = call.tiles.forward, (output, logs, ground, floors)
@@ -118,7 +118,7 @@ def score_attention_backward(
 
     The last result is D + e, or D in float32.
     """
-    call = _Call(Given(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
+    call = _Call(MapInputs(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, floor), shown)
     doutput = doutput if doutput.stride(-1) == 1 else doutput.contiguous()
     results = _empty(q, k, v, factor, q_gate, k_gate, strength, exponent, shift, shared)
     dq, dk, dv, dfactor, dq_gate, dk_gate, dstrength, dexponent, dshift, exact = results
@@ -138,10 +138,10 @@ def _(*arguments: Any) -> list[Tensor]:
     return _empty(*arguments[:9], arguments[-6])
 
 
-def _empty(q: Tensor, *given: Tensor | None) -> list[Tensor]:
+def _empty(q: Tensor, *others: Tensor | None) -> list[Tensor]:
     """Make an array for the gradient of each tensor; without entries for None."""
     dense = torch.contiguous_format
-    return [q.new_empty(0) if x is None else torch.empty_like(x, memory_format=dense) for x in (q, *given)]
+    return [q.new_empty(0) if x is None else torch.empty_like(x, memory_format=dense) for x in (q, *others)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -169,8 +169,8 @@ def _differentiate(
 
     of_rows = (shared.contiguous(), dground.contiguous(), dfloor(shared))
     *slopes, exact = score_attention_backward(*tensors, logs, doutput, *of_rows, *ctx.rule)
-    found = [None if x is None else slope for x, slope in zip(tensors[:9], slopes, strict=True)]
-    return (*found, None if tensors[9] is None else LN2 * dfloor(exact), None, None, None, None)
+    gradients = [None if x is None else slope for x, slope in zip(tensors[:9], slopes, strict=True)]
+    return (*gradients, None if tensors[9] is None else LN2 * dfloor(exact), None, None, None, None)
 
 
 score_attention.register_autograd(_differentiate, setup_context=_keep)
@@ -184,22 +184,22 @@ def _strides(x: Tensor) -> tuple[int, int, int]:
 class _Call:
     """Arguments that the kernels of one call share."""
 
-    def __init__(self, given: Given, shown: Tensor | None) -> None:
-        absent = given.q.new_empty(0, dtype=torch.float32)
-        tensors = [x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (*given[:3], *given[4:6])]
+    def __init__(self, inputs: MapInputs, shown: Tensor | None) -> None:
+        absent = inputs.q.new_empty(0, dtype=torch.float32)
+        tensors = [x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (*inputs[:3], *inputs[4:6])]
         self._tensors = tuple(absent if x is None else x for x in tensors)
-        numbers = (given.factor, given.strength, given.exponent, given.shift, given.floor)
+        numbers = (inputs.factor, inputs.strength, inputs.exponent, inputs.shift, inputs.floor)
         self._numbers = tuple(absent if x is None else x for x in numbers)
-        self._shown = absent if shown is None else _spread(shown, given.q)
-        self._batch, self._heads, self._length, width = given.q.shape
-        gate = 0 if given.q_gate is None else given.q_gate.shape[-1]
-        widths = (width, given.v.shape[-1], gate)
+        self._shown = absent if shown is None else _spread(shown, inputs.q)
+        self._batch, self._heads, self._length, width = inputs.q.shape
+        gate = 0 if inputs.q_gate is None else inputs.q_gate.shape[-1]
+        widths = (width, inputs.v.shape[-1], gate)
         self._shape = (*widths, *(max(16, triton.next_power_of_2(each)) for each in widths))
         self._gate_scale = 1 / (LN2 * gate**0.5) if gate else 1.0
-        single = given.q.dtype == torch.float32
+        single = inputs.q.dtype == torch.float32
         self.tiles = find_tiles(widths, single=single)
         precision = "ieee" if single else "tf32"  # half precision has no choice
-        self._switches = (gate > 0, given.shift is not None, shown is not None, precision, given.q.is_cuda)
+        self._switches = (gate > 0, inputs.shift is not None, shown is not None, precision, inputs.q.is_cuda)
 
     def launch(
         self, kernel: Any, tile: Tile, block: int, rule: tuple[str, str, bool], more: list[Any], strided: list[Tensor]

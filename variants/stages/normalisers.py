@@ -31,9 +31,9 @@ class Absolute(Normaliser):
     kind: Literal["absolute"] = "absolute"
 
     def weights(self, scores: Scores) -> AttentionWeights:
-        found = scores.relative()
-        total = found.size.sum(-1, keepdim=True)
-        return AttentionWeights(found.f / total.masked_fill(total == 0, 1), None)
+        relative = scores.relative()
+        total = relative.size.sum(-1, keepdim=True)
+        return AttentionWeights(relative.f / total.masked_fill(total == 0, 1), None)
 
     def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         total = sum(f)
@@ -81,9 +81,9 @@ class Clamped(Normaliser):
     kind: Literal["clamped"] = "clamped"
 
     def weights(self, scores: Scores) -> AttentionWeights:
-        found = scores.relative()
-        total = found.f.sum(-1, keepdim=True).abs()
-        return AttentionWeights(found.f / torch.maximum(total, found.unit()), None)
+        relative = scores.relative()
+        total = relative.f.sum(-1, keepdim=True).abs()
+        return AttentionWeights(relative.f / torch.maximum(total, relative.unit()), None)
 
     def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
         total = max(abs(sum(f)), 1.0)
@@ -309,11 +309,11 @@ class Sink(Normaliser):
     """s: learned per head from 0, where it starts as off by one; fixed with per="constant"."""
 
     def weights(self, scores: Scores, *, logit: Tensor) -> AttentionWeights:
-        found, own = scores.relative_with(logit)
-        total = found.f.sum(-1, keepdim=True) + own
+        relative, own = scores.relative_with(logit)
+        total = relative.f.sum(-1, keepdim=True) + own
         nothing = total == 0
         total = total.masked_fill(nothing, 1)
-        return AttentionWeights(found.f / total, (own / total).masked_fill(nothing, 1))
+        return AttentionWeights(relative.f / total, (own / total).masked_fill(nothing, 1))
 
     @staticmethod
     def key_share(log_sum: Tensor, logit: Tensor) -> Tensor:

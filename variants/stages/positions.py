@@ -266,11 +266,11 @@ class T5(Bucketed):
     def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
         assert learned is not None
         if causal:
-            found = bucket(distance.clamp(min=0), self.count, self.max_distance)
+            buckets = bucket(distance.clamp(min=0), self.count, self.max_distance)
         else:
             half = self.count // 2
-            found = bucket(distance.abs(), half, self.max_distance) + half * (distance < 0)
-        return learned[found].permute(2, 0, 1)
+            buckets = bucket(distance.abs(), half, self.max_distance) + half * (distance < 0)
+        return learned[buckets].permute(2, 0, 1)
 
 
 class Yarn(Turning):

@@ -50,8 +50,8 @@ class RMSNorm(Preparation):
     def oracle(
         self, q: list[float], k: list[float], *, query_gain: list[float], key_gain: list[float]
     ) -> tuple[list[float], list[float]]:
-        found = []
+        normalised = []
         for x, gain in ((q, query_gain), (k, key_gain)):
             size = (sum(each * each for each in x) / len(x) + self.eps) ** 0.5
-            found.append([g * each / size for g, each in zip(gain, x, strict=True)])
-        return found[0], found[1]
+            normalised.append([g * each / size for g, each in zip(gain, x, strict=True)])
+        return normalised[0], normalised[1]

@@ -129,21 +129,21 @@ class HeadGroups(Score):
         heads = a.shape[-3]
         self.check(heads)
         each = heads // len(self.parts)
-        found = [
+        parts = [
             part.scores(block(a, at, each), block(mask, at, each), **_own(numbers, at, (heads, each)))
             for at, part in enumerate(self.parts)
         ]
         if not all(isinstance(part, LogScore) for part in self.parts):
-            plain = torch.cat([one.values() for one in found], -3)
+            plain = torch.cat([one.values() for one in parts], -3)
             logs = any(isinstance(part, LogScore) for part in self.parts)
             return Scores(
-                mask, plain=plain, score=_further(found, heads, plain=True), parts=tuple(found) if logs else ()
+                mask, plain=plain, score=_further(parts, heads, plain=True), parts=tuple(parts) if logs else ()
             )
-        log = torch.cat([one.log for one in found if one.log is not None], -3)
-        signed = any(one.sign is not None for one in found)
-        signs = [torch.ones_like(_log(one)) if one.sign is None else one.sign for one in found]
+        log = torch.cat([one.log for one in parts if one.log is not None], -3)
+        signed = any(one.sign is not None for one in parts)
+        signs = [torch.ones_like(_log(one)) if one.sign is None else one.sign for one in parts]
         return Scores(
-            mask, log=log, sign=torch.cat(signs, -3) if signed else None, score=_further(found, heads, plain=False)
+            mask, log=log, sign=torch.cat(signs, -3) if signed else None, score=_further(parts, heads, plain=False)
         )
 
 
@@ -162,15 +162,15 @@ def _own(numbers: dict[str, Tensor], at: int, heads: tuple[int, int]) -> dict[st
     }
 
 
-def _further(found: list[Scores], heads: int, *, plain: bool) -> Callable[[Tensor], Tensor]:
+def _further(parts: list[Scores], heads: int, *, plain: bool) -> Callable[[Tensor], Tensor]:
     """The score of further logits, each head's by its own part."""
-    each = heads // len(found)
+    each = heads // len(parts)
 
     def score(logits: Tensor) -> Tensor:
         logits = logits[(None,) * (3 - logits.dim())]
         logits = logits.expand(*logits.shape[:-3], heads, *logits.shape[-2:])
         values = []
-        for at, one in enumerate(found):
+        for at, one in enumerate(parts):
             value = one.score(block(logits, at, each))
             values.append(value.exp() if plain and one.log is not None else value)
         return torch.cat(torch.broadcast_tensors(*values), -3)  # type: ignore[no-untyped-call]
