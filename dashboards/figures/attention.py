@@ -55,24 +55,24 @@ def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: i
 
     Raises Unknown if there are none, or fewer sequences; else as `ablate.store.analysis.artefacts.arrays`.
     """
-    found = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
-    shapes = {tuple(held["weights"].shape) for held in found.values() if "weights" in held}
-    if len(shapes) != 1 or any("weights" not in held for held in found.values()):
+    by_layer = {layer: arrays(store, each) for layer, each in layers_of(files, step).items()}
+    shapes = {tuple(held["weights"].shape) for held in by_layer.values() if "weights" in held}
+    if len(shapes) != 1 or any("weights" not in held for held in by_layer.values()):
         raise Unknown(f"there are no attention maps of one shape at step {step}; got {sorted(shapes) or 'none'}")
     (shape,) = shapes
     if len(shape) != 4 or shape[2] != shape[3] or not 1 <= sequence <= shape[0]:
         raise Unknown(f"maps are [sequences, heads, queries, keys]; got {list(shape)} and sequence {sequence}")
-    beside = [name for name in _BESIDE if any(name in held for held in found.values())]
-    columns = np.zeros((len(found), shape[1], shape[2], len(beside) + shape[3]), np.float32)
-    for i, held in enumerate(found.values()):
+    beside = [name for name in _BESIDE if any(name in held for held in by_layer.values())]
+    columns = np.zeros((len(by_layer), shape[1], shape[2], len(beside) + shape[3]), np.float32)
+    for i, held in enumerate(by_layer.values()):
         for j, name in enumerate(beside):
             if name in held:
                 columns[i, :, :, j] = held[name][sequence - 1]
         columns[i, :, :, len(beside) :] = held["weights"][sequence - 1]
     inputs = next((each for each in files if each.step == step and each.name == INPUTS), None)
-    given = arrays(store, inputs)["inputs"][sequence - 1] if inputs else np.arange(shape[3])
-    names = token_names(given, task, shape[3])
-    return Maps(list(found), columns, names, [*(_BESIDE[name] for name in beside), *names], shape[0])
+    tokens = arrays(store, inputs)["inputs"][sequence - 1] if inputs else np.arange(shape[3])
+    names = token_names(tokens, task, shape[3])
+    return Maps(list(by_layer), columns, names, [*(_BESIDE[name] for name in beside), *names], shape[0])
 
 
 def summary(maps: Maps) -> pl.DataFrame:
@@ -143,9 +143,13 @@ def draw_mosaic(maps: Maps, chosen: tuple[int, int]) -> go.Figure:
     ]
     keys = [f"{row['layer']}.{row['head']}" for row in rows]
     texts, customdata = (np.reshape(of, (n_layers, heads)).tolist() for of in (words, keys))
-    look = {"colorscale": ["#00000000", "#00000000"], "showscale": False, "hovertemplate": "%{text}<extra></extra>"}
+    invisible = {
+        "colorscale": ["#00000000", "#00000000"],
+        "showscale": False,
+        "hovertemplate": "%{text}<extra></extra>",
+    }
     # an invisible cell per map, for the pointer and for clicks
-    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), text=texts, customdata=customdata, **look))
+    figure.add_trace(go.Heatmap(z=np.zeros((n_layers, heads)).tolist(), text=texts, customdata=customdata, **invisible))
     row, column = list(maps.layers).index(chosen[0]), chosen[1]
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     figure.add_shape(type="rect", line={"color": INK, "width": 2}, **box)

@@ -81,8 +81,8 @@ def error_bars(
         known = finite([value, least, most])
         up.append(known[2] - known[0] if len(known) == 3 else None)
         down.append(known[0] - known[1] if len(known) == 3 else None)
-    look = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **look}
+    style = {"thickness": thickness, "width": width, "color": color, "visible": any(end is not None for end in up)}
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, **style}
 
 
 def points(
@@ -92,8 +92,8 @@ def points(
     hover = {}
     if tooltips is not None:
         hover = {"customdata": list(tooltips), "hovertemplate": "%{customdata}<extra></extra>"}
-    look = {"mode": "markers", "marker": {"symbol": style.marker, "size": 9, "color": style.color}}
-    return go.Scatter(x=list(x), y=list(y), **{**look, **hover, **more})
+    marks = {"mode": "markers", "marker": {"symbol": style.marker, "size": 9, "color": style.color}}
+    return go.Scatter(x=list(x), y=list(y), **{**marks, **hover, **more})
 
 
 def describe_estimate(
@@ -122,12 +122,12 @@ def finite(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
+def value_axis(frame: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     """An axis that shows every `value` of the frame, and of the intervals `low`, `high` what leaves values legible.
 
     An interval gets the span of the values beyond them, on the log scale a factor of 10.
     """
-    ends = _ends(found, scale)
+    ends = _ends(frame, scale)
     kind = "log" if scale == "log" else "linear"
     if ends is None:
         return {"type": kind}
@@ -141,15 +141,15 @@ def value_axis(found: pl.DataFrame, scale: Scale) -> dict[str, Any]:
     return {"type": kind, "range": logs, "tickvals": values, "ticktext": [tick_text(value) for value in values]}
 
 
-def is_cut(found: pl.DataFrame, scale: Scale) -> bool:
+def is_cut(frame: pl.DataFrame, scale: Scale) -> bool:
     """True if an interval reaches beyond `value_axis`."""
-    ends = _ends(found, scale)
-    edges = finite(found["low"].to_list() + found["high"].to_list())
+    ends = _ends(frame, scale)
+    edges = finite(frame["low"].to_list() + frame["high"].to_list())
     return ends is not None and any(edge < ends[0] or edge > ends[1] for edge in edges)
 
 
-def _ends(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
-    values, edges = finite(found["value"].to_list()), finite(found["low"].to_list() + found["high"].to_list())
+def _ends(frame: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
+    values, edges = finite(frame["value"].to_list()), finite(frame["low"].to_list() + frame["high"].to_list())
     if scale == "log":
         values, edges = [math.log(value) for value in values if value > 0], [math.log(e) for e in edges if e > 0]
     if not values:
@@ -169,15 +169,15 @@ def log_ticks(low: float, high: float) -> list[float]:
         return [float(f"{end:.4g}") for end in (low, high)]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1,), (1, 3), (1, 2, 5)):
-        found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
-        if len(found) >= 4:
-            return found[:: math.ceil(len(found) / 9)]
+        ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+        if len(ticks) >= 4:
+            return ticks[:: math.ceil(len(ticks) / 9)]
     power = math.floor(math.log10(high - low))
     for step in (each * 10.0**power for each in (5, 2, 1, 0.5, 0.2, 0.1)):
-        found = [float(f"{at * step:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        if len(found) >= 3:
+        ticks = [float(f"{at * step:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        if len(ticks) >= 3:
             break
-    return found
+    return ticks
 
 
 def tick_text(value: float) -> str:

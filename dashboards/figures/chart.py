@@ -30,7 +30,7 @@ class ChartColumns(NamedTuple):
     colour: str | None = None  # groups points, lines and bars; is the value in a heat map
 
 
-def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
+def select_rows(result: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.DataFrame:
     """Select the drawn rows of a result.
 
     Returns:
@@ -42,15 +42,15 @@ def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.Da
         Unknown: a column is not there, or has no numbers where they are needed.
     """
     for name in columns:
-        if name is not None and name not in found.columns:
-            raise Unknown(f"the result has no column {name!r}; it has {', '.join(found.columns)}")
-    found = found.head(MOST_POINTS)
-    x = _axis(found[columns.x]).alias("x")
+        if name is not None and name not in result.columns:
+            raise Unknown(f"the result has no column {name!r}; it has {', '.join(result.columns)}")
+    result = result.head(MOST_POINTS)
+    x = _axis(result[columns.x]).alias("x")
     if kind == "heat":
         if columns.colour is None:
             raise Unknown("a heat map needs a column of numbers for its colours; choose one as colour")
-        value = _numbers(found[columns.colour]).alias("value")
-        squares = pl.DataFrame([x, _axis(found[columns.y]).alias("y"), value]).drop_nulls()
+        value = _numbers(result[columns.colour]).alias("value")
+        squares = pl.DataFrame([x, _axis(result[columns.y]).alias("y"), value]).drop_nulls()
         across, down = squares["x"].n_unique(), squares["y"].n_unique()
         if across * down > MOST_SQUARES:
             raise Unknown(
@@ -58,17 +58,17 @@ def select_rows(found: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.Da
                 f"there are at most {MOST_SQUARES:,}"
             )
         return squares
-    texts = [None] * found.height if columns.colour is None else _texts(found[columns.colour])
+    texts = [None] * result.height if columns.colour is None else _texts(result[columns.colour])
     group = pl.Series("group", texts, dtype=pl.String)
-    drawn = pl.DataFrame([x, _numbers(found[columns.y]).alias("y"), group]).drop_nulls(["x", "y"])
+    drawn = pl.DataFrame([x, _numbers(result[columns.y]).alias("y"), group]).drop_nulls(["x", "y"])
     drawn = drawn.with_row_index("rank").with_columns(pl.col("rank").min().over("group"))
     keys = ["rank", "x"] if kind == "lines" and drawn["x"].dtype.is_numeric() else ["rank"]
     return drawn.sort(keys, maintain_order=True).drop("rank")
 
 
-def numeric(found: pl.DataFrame) -> list[str]:
+def numeric(result: pl.DataFrame) -> list[str]:
     """The columns that can be drawn as numbers."""
-    return [name for name, kind in found.schema.items() if kind.is_numeric()]
+    return [name for name, kind in result.schema.items() if kind.is_numeric()]
 
 
 def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, Style]:
@@ -105,7 +105,7 @@ def draw_chart(
 def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str, Style]) -> go.Scatter | go.Bar:
     style = styles.get(name, REST) if name is not None else _SINGLE
     said = f"{plain(cut(name, _LONGEST))}<br>" if name is not None else ""
-    given = {
+    shared = {
         "x": rows["x"].to_list(),
         "y": rows["y"].to_list(),
         "legendgroup": name or "",
@@ -113,11 +113,11 @@ def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str
         "hovertemplate": f"{said}%{{hovertext}}<br>%{{y:.6g}}<extra></extra>",
     }
     if kind == "bars":
-        return go.Bar(**given, marker_color=style.color)
+        return go.Bar(**shared, marker_color=style.color)
     mode = "markers" if kind == "points" else "lines+markers" if rows.height <= 30 else "lines"
     marker = {"color": style.color, "symbol": style.marker, "size": 7}
     line = {"color": style.color, "dash": style.dash, "width": 2}
-    return go.Scatter(**given, mode=mode, marker=marker, line=line)
+    return go.Scatter(**shared, mode=mode, marker=marker, line=line)
 
 
 _SINGLE: Final = shared_style(SEQUENTIAL[3])  # style of a chart without groups

@@ -24,17 +24,17 @@ def height_for(names: int, height: int) -> int:
 
 def label_ends(
     figure: go.Figure,
-    found: pl.DataFrame,
-    looks: Mapping[str, tuple[str, Style, str]],
+    frame: pl.DataFrame,
+    named: Mapping[str, tuple[str, Style, str]],
     axis: Mapping[str, Any],
     place: Mapping[str, str],
     height: int,
 ) -> None:
     """Write the name of each series beside the end of its line, in its colour, in a margin at the right.
 
-    `looks` has name, style and `legendgroup` of the series to name. Without a range the axis has no ends to stand at.
+    `named` has name, style and `legendgroup` of the series to name. Without a range the axis has no ends to stand at.
     """
-    rows = found.drop_nulls("value").filter(pl.col("series").is_in(list(looks)), pl.col("value").is_finite())
+    rows = frame.drop_nulls("value").filter(pl.col("series").is_in(list(named)), pl.col("value").is_finite())
     last = rows.group_by("series", maintain_order=True).last()
     if "range" not in axis or last.is_empty():
         return
@@ -45,9 +45,9 @@ def label_ends(
     wanted = (units - low) / (high - low) * size - inset
     apart = np.array(spread(wanted.tolist(), _APART, size - 2 * inset)) + inset
     ends = low + apart / size * (high - low)
-    names = one_line([looks[key][0] for key in last["series"]], _LONGEST)
+    names = one_line([named[key][0] for key in last["series"]], _LONGEST)
     for key, name, end in zip(last["series"], names, ends, strict=True):
-        _, style, group = looks[key]
+        _, style, group = named[key]
         text = go.Scatter(x=[rows["x"].max()], y=[10**end if logarithmic else end], text=[f" {name}"], mode="text")
         text.update(textposition="middle right", textfont={"color": style.color, "size": _SIZE}, cliponaxis=False)
         figure.add_trace(text.update(legendgroup=group, hoverinfo="skip", showlegend=False, **place))
@@ -67,6 +67,6 @@ def spread(places: Sequence[float], apart: float, size: float) -> list[float]:
     steps = apart * np.arange(len(places))
     # least squares under a fixed order: the isotonic regression of the places less their steps
     free = isotonic_regression(np.asarray(places, dtype=float)[order] - steps).x
-    found = np.empty(len(places))
-    found[order] = np.clip(free, 0, size - steps[-1]) + steps
-    return [float(place) for place in found]
+    moved = np.empty(len(places))
+    moved[order] = np.clip(free, 0, size - steps[-1]) + steps
+    return [float(place) for place in moved]

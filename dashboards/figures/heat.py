@@ -118,7 +118,7 @@ def _cell(row: Mapping[str, Any], ramp: Ramp, x: str, y: str) -> _Cell:
 
 
 def draw_heat(
-    found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, columns: int = 3
+    frame: pl.DataFrame, ramp: Ramp, *, x: str, y: str, height: int | None = None, columns: int = 3
 ) -> go.Figure:
     """Cells by `x` and `y`, coloured by `value`, with their values in them where there is room.
 
@@ -126,7 +126,7 @@ def draw_heat(
     them, from the left and from above. A click on a cell sets its `key`.
 
     Args:
-        found: x, y, value, one row a cell. It may have: panel (its name, in order), text (the value in words as plotly
+        frame: x, y, value, one row a cell. It may have: panel (its name, in order), text (the value in words as plotly
             takes them; else `ramp.words`), note (more words for the tooltip), key, reason (why there is no value; see
             `SIGNS`), and partial (true for a diamond where there is no room for a text that says what is lacking).
         ramp: of all panels.
@@ -134,12 +134,12 @@ def draw_heat(
         height: of the cells of one panel in pixels; by default their number decides.
         columns: the most panels side by side; fewer where cells are many.
     """
-    across, up = _Axis(found["x"]), _Axis(found["y"], falls=True)
-    parts = {"": found}
-    if "panel" in found.columns and not found.is_empty():
-        parts = {str(name): part for (name,), part in found.group_by("panel", maintain_order=True)}
+    across, up = _Axis(frame["x"]), _Axis(frame["y"], falls=True)
+    parts = {"": frame}
+    if "panel" in frame.columns and not frame.is_empty():
+        parts = {str(name): part for (name,), part in frame.group_by("panel", maintain_order=True)}
     columns = min(len(parts), columns, 1 if len(across.names) > 24 else 2 if len(across.names) > 10 else 3)
-    each = height or _panel_height(found, ramp, len(up.names), len(parts) / columns)
+    each = height or _panel_height(frame, ramp, len(up.names), len(parts) / columns)
     beside = up.widest + 50 + (80 if ramp.title else 0)  # names and title at the left, the bar at the right
     size = (max(_WIDTH - beside, 1) / columns / max(len(across.names), 1), each / max(len(up.names), 1))
     figure, places = panels(len(parts), each, columns=columns, x=x, y=y)
@@ -166,9 +166,9 @@ def draw_heat(
     return figure
 
 
-def _panel_height(found: pl.DataFrame, ramp: Ramp, levels: int, rows: float) -> int:
+def _panel_height(frame: pl.DataFrame, ramp: Ramp, levels: int, rows: float) -> int:
     """Pixels of a panel of so many levels, of figures with up to 900 pixels."""
-    texts = found["text"].drop_nulls().to_list() if "text" in found.columns else []
+    texts = frame["text"].drop_nulls().to_list() if "text" in frame.columns else []
     most = 22.0 + _LINE * max((text.count("<br>") for text in texts), default=0)
     least = _BAR[0] + _LINE * in_lines(ramp.title, 16).count("<br>") if ramp.title and rows <= 1 else 48
     return max(round(min(max(900 / max(levels, 1) / rows, 4.0), most) * levels), least)

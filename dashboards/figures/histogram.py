@@ -15,14 +15,14 @@ from ablate.dashboards.theme.styles import INK, MUTED
 _STRIP: Final = 190  # pixels of a panel
 
 
-def of_bins(found: pl.DataFrame) -> pl.DataFrame:
+def of_bins(frame: pl.DataFrame) -> pl.DataFrame:
     """The counts that `draw_histogram` takes, of bins of one width that are known by their middles.
 
-    `found` has series, x (the middle, rising) and value (the count).
+    `frame` has series, x (the middle, rising) and value (the count).
     """
-    half = min(found["x"].unique().sort().diff().drop_nulls(), default=1.0) / 2
+    half = min(frame["x"].unique().sort().diff().drop_nulls(), default=1.0) / 2
     x = pl.col("x")
-    return found.select("series", (x - half).alias("low"), (x + half).alias("high"), count="value")
+    return frame.select("series", (x - half).alias("low"), (x + half).alias("high"), count="value")
 
 
 def draw_histogram(

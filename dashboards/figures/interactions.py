@@ -37,16 +37,16 @@ class AxisPair(NamedTuple):
         return "*".join(self.axes)
 
 
-def mains(found: Factorial) -> list[str]:
+def mains(factorial: Factorial) -> list[str]:
     """The axes that vary, in the grid's order."""
-    return [str(name) for name in found.terms.filter(pl.col("order") == 1)["term"]]
+    return [str(name) for name in factorial.terms.filter(pl.col("order") == 1)["term"]]
 
 
-def pairs(found: Factorial, alpha: float) -> list[AxisPair]:
+def pairs(factorial: Factorial, alpha: float) -> list[AxisPair]:
     """The interactions that the plan has something to say about, those with the smallest p first."""
-    terms = {row["term"]: row for row in found.terms.filter(pl.col("order") == 2).iter_rows(named=True)}
+    terms = {row["term"]: row for row in factorial.terms.filter(pl.col("order") == 2).iter_rows(named=True)}
     listed = []
-    for axes in combinations(mains(found), 2):
+    for axes in combinations(mains(factorial), 2):
         row = terms.get(CROSS.join(axes))
         if row is not None:
             p = row["p_holm"]
@@ -54,10 +54,10 @@ def pairs(found: Factorial, alpha: float) -> list[AxisPair]:
     return sorted(listed, key=lambda each: (each.p_holm is None, each.p_holm or 0.0))
 
 
-def matrix(found: Factorial) -> pl.DataFrame:
+def matrix(factorial: Factorial) -> pl.DataFrame:
     """Every axis by every axis: x, y, value (partial omega squared), text, note, reason, key; both halves are alike."""
-    names = mains(found)
-    terms = {row["term"]: row for row in found.terms.iter_rows(named=True)}
+    names = mains(factorial)
+    terms = {row["term"]: row for row in factorial.terms.iter_rows(named=True)}
     rows = []
     for up, across in product(names, names):
         axes = sorted((across, up), key=names.index)
@@ -80,18 +80,18 @@ def _cell(row: dict[str, Any] | None) -> dict[str, object]:
     return {"value": share, "text": f"{number(share, 2)}<br>p {equal}{said}", "note": row["note"]}
 
 
-def draw_matrix(found: pl.DataFrame) -> go.Figure:
+def draw_matrix(frame: pl.DataFrame) -> go.Figure:
     """The shares as a map, beginning at no share at all; a click chooses a pair."""
-    known = pl.Series([0.0, *found["value"].drop_nulls().to_list()])
-    return draw_heat(found, heat_ramp(known, "partial omega²"), x="", y="")
+    known = pl.Series([0.0, *frame["value"].drop_nulls().to_list()])
+    return draw_heat(frame, heat_ramp(known, "partial omega²"), x="", y="")
 
 
-def means(found: Factorial, pair: tuple[str, str]) -> pl.DataFrame:
+def means(factorial: Factorial, pair: tuple[str, str]) -> pl.DataFrame:
     """Estimated marginal means of one interaction: x (levels of the first axis), series (of the second), n, value,
     low, high, note; in the grid's order. Empty where the analysis has no such term.
     """
-    rows = found.means.filter(pl.col("term") == CROSS.join(pair))
-    first, second = (found.means.filter(pl.col("term") == name)["level"].to_list() for name in pair)
+    rows = factorial.means.filter(pl.col("term") == CROSS.join(pair))
+    first, second = (factorial.means.filter(pl.col("term") == name)["level"].to_list() for name in pair)
     if rows.height != len(first) * len(second):
         return pl.DataFrame()
     x = [level for level in first for _ in second]  # as the analysis lists them: names may hold its own signs
@@ -103,10 +103,10 @@ def means(found: Factorial, pair: tuple[str, str]) -> pl.DataFrame:
 
 
 def draw_means(
-    found: pl.DataFrame, styles: dict[str, Style], pair: tuple[str, str], title: str, scale: Scale
+    frame: pl.DataFrame, styles: dict[str, Style], pair: tuple[str, str], title: str, scale: Scale
 ) -> go.Figure:
     """A line with its interval per level of the second axis; parallel lines are no interaction."""
-    levels: Sequence[str] = list(dict.fromkeys(found["series"]))[:MOST_LINES]
+    levels: Sequence[str] = list(dict.fromkeys(frame["series"]))[:MOST_LINES]
     series = {level: Series(level, styles[level]) for level in levels}
-    shown = found.filter(pl.col("series").is_in(levels))
+    shown = frame.filter(pl.col("series").is_in(levels))
     return draw_lines(shown, series, x=pair[0], y=title, scale=scale, drawing=Drawing(markers=True, height=380))

@@ -46,7 +46,7 @@ class Series(NamedTuple):
 class Panel(NamedTuple):
     """One of the panels of a figure."""
 
-    found: pl.DataFrame  # as of `draw_lines`
+    frame: pl.DataFrame  # as of `draw_lines`
     y: str  # title of its axis
     scale: Scale = "linear"
 
@@ -69,13 +69,13 @@ class Drawing(NamedTuple):
 PLAIN: Final = Drawing()
 
 
-def of_cells(look: CellLook) -> dict[str, Series]:
+def of_cells(appearance: CellLook) -> dict[str, Series]:
     """Cells as series, by cell key."""
-    return {cell: Series(name, look.styles[cell]) for cell, name in look.names.items()}
+    return {cell: Series(name, appearance.styles[cell]) for cell, name in appearance.names.items()}
 
 
 def draw_lines(
-    found: pl.DataFrame,
+    frame: pl.DataFrame,
     series: Mapping[str, Series],
     *,
     x: str,
@@ -85,11 +85,11 @@ def draw_lines(
 ) -> go.Figure:
     """One line with a band per series; a gap where a value is missing or not finite.
 
-    `found` has series, x (numbers or names), value, low, high, perhaps n, rows of a series together in the order of x.
+    `frame` has series, x (numbers or names), value, low, high, perhaps n, rows of a series together in the order of x.
     It may have `least` and `greatest` of buckets: faint lines, or for more than `FEW` series upright strokes at spikes.
     It may have `raw`, `value` before smoothing. `x` and `y` are titles.
     """
-    return draw_panels([Panel(found, y, scale)], series, x=x, drawing=drawing)
+    return draw_panels([Panel(frame, y, scale)], series, x=x, drawing=drawing)
 
 
 def draw_panels(
@@ -98,18 +98,18 @@ def draw_panels(
     """`draw_lines` several times with one axis x: zooming into one panel zooms all, unless each has its own."""
     shared = "" if drawing.own_x else "x"
     figure, places = panel_grid(len(panels), drawing.height, columns=drawing.columns, x=x, shared=shared)
-    most = max((panel.found["series"].n_unique() for panel in panels), default=0)
-    much = sum(panel.found.height for panel in panels) > _MOST_POINTS
-    counted = all(panel.found["x"].dtype.is_numeric() for panel in panels)
+    most = max((panel.frame["series"].n_unique() for panel in panels), default=0)
+    much = sum(panel.frame.height for panel in panels) > _MOST_POINTS
+    counted = all(panel.frame["x"].dtype.is_numeric() for panel in panels)
     drawing = drawing._replace(unified=drawing.unified and counted and most <= _MOST_UNIFIED)
     if drawing.unified:
         figure.update_layout(hovermode="x unified")
         figure.update_xaxes(hoverformat=",")
-    looks = {key: each._replace(group=each.group or key) for key, each in series.items()}
-    named = {key: each[:3] for key, each in looks.items() if drawing.named and counted and not each.thin}
+    grouped = {key: each._replace(group=each.group or key) for key, each in series.items()}
+    named = {key: each[:3] for key, each in grouped.items() if drawing.named and counted and not each.thin}
     for place, panel in zip(places, panels, strict=True):
-        found = panel.found.filter(pl.col("x") > 0) if drawing.log_x else panel.found
-        shown = _clip(found, panel.scale)
+        frame = panel.frame.filter(pl.col("x") > 0) if drawing.log_x else panel.frame
+        shown = _clip(frame, panel.scale)
         if "least" in shown.columns and most > FEW:
             shown = _spikes(shown, panel.scale)
         limits = (pl.when(drawing.bands).then(end).alias(end) for end in ("low", "high"))
@@ -118,11 +118,11 @@ def draw_panels(
         axis = value_axis(pl.concat([ends, *wide], how="diagonal"), panel.scale)
         figure.update_layout({f"yaxis{place['yaxis'][1:]}": {"title.text": upright(panel.y, drawing.height), **axis}})
         for (key,), lines in shown.group_by("series", maintain_order=True):
-            traces = _traces(lines, looks[str(key)], drawing, much=much, few=most <= FEW)
+            traces = _traces(lines, grouped[str(key)], drawing, much=much, few=most <= FEW)
             figure.add_traces([trace.update(place) for trace in traces])
         if named:
             label_ends(figure, shown, named, axis, place, drawing.height)
-    reach = pl.concat([panel.found["x"].drop_nulls() for panel in panels]).unique()
+    reach = pl.concat([panel.frame["x"].drop_nulls() for panel in panels]).unique()
     if drawing.named and counted and not drawing.log_x:  # else plotly leaves room for marks between ends and names
         figure.update_xaxes(type="linear", range=[reach.min(), reach.max()] if len(reach) > 1 else None)
     _tick_places(figure, reach, drawing)
@@ -162,11 +162,11 @@ def draw_two_axes(
     figure = canvas(360, x=x, y=next(iter(left)))
     sides = [(*side, style, "y") for side, style in zip(left.items(), _LEFT, strict=False)]
     sides += [(*side, _RIGHT, "y2") for side in right.items()]
-    for title, found, (dash, marker), axis in sides:
-        for (key,), rows in _clip(found, "linear").group_by("series", maintain_order=True):
+    for title, frame, (dash, marker), axis in sides:
+        for (key,), rows in _clip(frame, "linear").group_by("series", maintain_order=True):
             name, style = f"{series[str(key)].name}, {title}", series[str(key)].style
-            given = Series(name, style._replace(dash=dash, marker=marker), str(key))
-            traces = _traces(rows, given, Drawing(markers=True, width=2), much=False, few=True)
+            line = Series(name, style._replace(dash=dash, marker=marker), str(key))
+            traces = _traces(rows, line, Drawing(markers=True, width=2), much=False, few=True)
             figure.add_traces([trace.update(yaxis=axis) for trace in traces])
     second = {
         "overlaying": "y",
@@ -179,9 +179,9 @@ def draw_two_axes(
     return figure.update_layout(yaxis2=second)
 
 
-def beyond(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+def beyond(frame: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The rows of a frame as of `draw_lines` with a value too far off to be drawn where it is: in column `beyond`."""
-    return _clip(found, scale).filter(pl.col("beyond").is_not_null())
+    return _clip(frame, scale).filter(pl.col("beyond").is_not_null())
 
 
 def extremes_words(curves: int) -> str:
@@ -192,22 +192,22 @@ def extremes_words(curves: int) -> str:
     return f"Upright strokes: the {_MOST_SPIKES} farthest single values on each side of a line, if {many}."
 
 
-def _clip(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+def _clip(frame: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame with what is too far off at the `edge` of the figure, and the value itself in column `beyond`."""
     kinds: dict[str, Any] = {"n": pl.Int64, "low": pl.Float64, "high": pl.Float64}
-    lacking = [name for name in kinds if name not in found.columns]
-    found = found.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking)
-    ends = [name for name in (*_VALUES, "raw", "low", "high") if name in found.columns]
-    found = found.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
-    limits = _limits(found, scale)
+    lacking = [name for name in kinds if name not in frame.columns]
+    frame = frame.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking)
+    ends = [name for name in (*_VALUES, "raw", "low", "high") if name in frame.columns]
+    frame = frame.with_columns(pl.col(name).cast(pl.Float64).fill_nan(None) for name in ends)
+    limits = _limits(frame, scale)
     if limits is None:
-        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("beyond", "edge"))
+        return frame.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("beyond", "edge"))
     low, high = limits
     wide = (low / _ROOM, high * _ROOM) if scale == "log" else (low - _ROOM * (high - low), high + _ROOM * (high - low))
-    marked = [pl.col(name) for name in _VALUES if name in found.columns]
+    marked = [pl.col(name) for name in _VALUES if name in frame.columns]
     far = pl.coalesce(pl.when((each < low) | (each > high)).then(each) for each in marked)
     held = [pl.col(name).clip(*(limits if name in _VALUES else wide)) for name in ends]
-    return found.with_columns(far.alias("beyond"), far.clip(low, high).alias("edge"), *held)
+    return frame.with_columns(far.alias("beyond"), far.clip(low, high).alias("edge"), *held)
 
 
 def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
@@ -225,9 +225,9 @@ def _spikes(shown: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     return shown
 
 
-def _limits(found: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
+def _limits(frame: pl.DataFrame, scale: Scale) -> tuple[float, float] | None:
     """The least and greatest value that is drawn where it is; None where nothing can be drawn."""
-    values = np.concatenate([found[name].drop_nulls().to_numpy() for name in _VALUES if name in found.columns])
+    values = np.concatenate([frame[name].drop_nulls().to_numpy() for name in _VALUES if name in frame.columns])
     values = values[np.isfinite(values) & ((values > 0) | (scale != "log"))].astype(float)
     sizes = np.abs(values[values != 0])
     if not sizes.size:
@@ -323,8 +323,8 @@ def band(x: _Array, low: _Array, high: _Array, fill: str, key: str) -> go.Scatte
             at = slice(first, last)
             xs += [x[at], x[at][::-1], x[first : first + 1]]
             ys += [high[at], low[at][::-1], np.full(1, np.nan, low.dtype)]
-    look = {"fill": "toself", "fillcolor": fill, "line": {"width": 0}, "mode": "lines", "hoverinfo": "skip"}
-    return go.Scatter(x=np.concatenate(xs), y=np.concatenate(ys), legendgroup=key, showlegend=False, **look)
+    area = {"fill": "toself", "fillcolor": fill, "line": {"width": 0}, "mode": "lines", "hoverinfo": "skip"}
+    return go.Scatter(x=np.concatenate(xs), y=np.concatenate(ys), legendgroup=key, showlegend=False, **area)
 
 
 def _numbers(values: pl.Series) -> _Array:
@@ -334,8 +334,8 @@ def _numbers(values: pl.Series) -> _Array:
         return values.to_numpy().astype(np.int32 if small else np.float64)
     if not values.dtype.is_numeric() and values.dtype != pl.Null:
         return np.array([None if name is None else plain(str(name)) for name in values], dtype=object)
-    found = values.cast(pl.Float64).to_numpy().astype(np.float64)
-    found = np.where(np.isfinite(found), found, np.nan)
-    sizes = np.abs(found[np.isfinite(found) & (found != 0)])
+    numbers = values.cast(pl.Float64).to_numpy().astype(np.float64)
+    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+    sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     single = not sizes.size or (sizes.max() < _SINGLE.max and sizes.min() > _SINGLE.tiny)
-    return found.astype(np.float32) if single else found
+    return numbers.astype(np.float32) if single else numbers

@@ -49,8 +49,8 @@ def panels(
 
 def _write_title(figure: go.Figure, title: str, **at: Any) -> None:
     """Write a title of `one_line` above a panel; `at` is the panel's corner: x, y, xref, yref, yshift."""
-    look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
-    figure.add_annotation(text=title, **look, **at)
+    style = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE, "color": INK}}
+    figure.add_annotation(text=title, **style, **at)
 
 
 def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[str]) -> None:
@@ -100,11 +100,11 @@ def _add(figure: go.Figure, panel: go.Figure, box: tuple[float, float, float, fl
         axis |= {key: rename(axis[key]) for key in ("anchor", "matches", "overlaying") if axis.get(key)}
         figure.layout[rename(name)] = axis
     for trace in panel.data:
-        given: dict[str, Any] = trace.to_plotly_json()
-        given |= {axis: rename(given.get(axis) or axis[0]) for axis in ("xaxis", "yaxis")}
-        if given.get("showscale") and "colorbar" in given:
-            given["colorbar"] = {**given["colorbar"], "x": box[1] + 0.005, "xanchor": "left", "y": box[3]}
-        figure.add_trace(given)
+        moved: dict[str, Any] = trace.to_plotly_json()
+        moved |= {axis: rename(moved.get(axis) or axis[0]) for axis in ("xaxis", "yaxis")}
+        if moved.get("showscale") and "colorbar" in moved:
+            moved["colorbar"] = {**moved["colorbar"], "x": box[1] + 0.005, "xanchor": "left", "y": box[3]}
+        figure.add_trace(moved)
     for note in panel.layout.annotations:
         figure.add_annotation(note.update(xref=rename(note.xref), yref=rename(note.yref)))
     return used + max(int(name[5:] or 1) for name in names)

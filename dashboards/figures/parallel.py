@@ -51,7 +51,7 @@ class ParallelAxis(NamedTuple):
 
 
 def scales(
-    found: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
+    rows: pl.DataFrame, levels: Mapping[str, Sequence[str]], numbers: Sequence[tuple[str, bool]]
 ) -> list[ParallelAxis]:
     """Make an axis per list of levels, then an axis per number, which may be logarithmic (true)."""
     made = []
@@ -60,17 +60,17 @@ def scales(
         every = max(1, math.ceil(len(of) / _MOST_TICKS))
         ticks = [(places[level], plain(cut(level, _LONGEST))) for level in of[::every]]
         made.append(ParallelAxis(name, places, (0.0, 1.0), log=False, ticks=ticks))
-    return made + [_number_axis(name, found[name].to_list(), log=log) for name, log in numbers]
+    return made + [_number_axis(name, rows[name].to_list(), log=log) for name, log in numbers]
 
 
-def complete_rows(found: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
+def complete_rows(rows: pl.DataFrame, numbers: Sequence[tuple[str, bool]]) -> pl.DataFrame:
     """The rows that have every number, positive where its axis is logarithmic."""
-    return found.filter(
+    return rows.filter(
         pl.col(name).is_finite() & (pl.col(name) > 0 if log else pl.lit(value=True)) for name, log in numbers
     )
 
 
-def within(found: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[str, str]) -> pl.DataFrame:
+def within(rows: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[str, str]) -> pl.DataFrame:
     """The rows inside `ranges`, such as {"lr": "0.1..0.3", "operator": "SSA..softmax"}, by name of an axis.
 
     Raises Unknown for another axis, and for ends that are not on it.
@@ -78,22 +78,22 @@ def within(found: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[st
     known = {axis.name: axis for axis in axes}
     for name, said in ranges.items():
         low, high = known[require("the figure", "axis", name, known)].ends_of(said)
-        heights = pl.Series([known[name].height(value) for value in found[name]], dtype=pl.Float64)
-        found = found.filter((heights >= low) & (heights <= high))
-    return found
+        heights = pl.Series([known[name].height(value) for value in rows[name]], dtype=pl.Float64)
+        rows = rows.filter((heights >= low) & (heights <= high))
+    return rows
 
 
 def draw_parallel(
-    found: pl.DataFrame, axes: Sequence[ParallelAxis], look: CellLook, ranges: Mapping[str, str]
+    rows: pl.DataFrame, axes: Sequence[ParallelAxis], appearance: CellLook, ranges: Mapping[str, str]
 ) -> go.Figure:
-    """A line per row of `found` (cell, and a column per axis); faint for cells without a style, or outside `ranges`."""
+    """A line per row (cell, and a column per axis); faint for cells without a style, or outside `ranges`."""
     figure = canvas(440)
-    kept = set(within(found, axes, ranges)["cell"])
+    kept = set(within(rows, axes, ranges)["cell"])
     # one trace for all cells without a style, and one for those outside: a thousand stay quick
     rest: dict[bool, list[list[float | None]]] = {inside: [[], []] for inside in (False, True)}
-    names = one_line([look.names[cell] for cell in found["cell"]])
-    for row, name in zip(found.iter_rows(named=True), names, strict=True):
-        style, values = look.styles[row["cell"]], [row[axis.name] for axis in axes]
+    names = one_line([appearance.names[cell] for cell in rows["cell"]])
+    for row, name in zip(rows.iter_rows(named=True), names, strict=True):
+        style, values = appearance.styles[row["cell"]], [row[axis.name] for axis in axes]
         heights = [axis.height(value) for axis, value in zip(axes, values, strict=True)]
         if style == REST or row["cell"] not in kept:
             line = rest[row["cell"] in kept and bool(ranges)]
@@ -141,7 +141,7 @@ def _number_axis(name: str, values: Sequence[float], *, log: bool) -> ParallelAx
     pad = 0.03 * (high - low) or 0.5
     low, high = low - pad, high + pad
     if log:
-        found = [(math.log10(tick), tick_text(tick)) for tick in log_ticks(10**low, 10**high)]
+        ticks = [(math.log10(tick), tick_text(tick)) for tick in log_ticks(10**low, 10**high)]
     else:
-        found = [(tick, number(tick)) for tick in (low + pad, (low + high) / 2, high - pad)]
-    return ParallelAxis(name, {}, (low, high), log, [((tick - low) / (high - low), text) for tick, text in found])
+        ticks = [(tick, number(tick)) for tick in (low + pad, (low + high) / 2, high - pad)]
+    return ParallelAxis(name, {}, (low, high), log, [((tick - low) / (high - low), text) for tick, text in ticks])

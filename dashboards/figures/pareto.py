@@ -55,11 +55,11 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     Averages are of logarithms or log odds where an objective has such a scale. Raises as
     `ablate.store.analysis.pareto.pareto`.
     """
-    found = read_objectives(store, grid, [against], measure=measure._asdict())
-    words = standings(found.values, found.objectives, alpha=found.alpha, forbidden=found.forbidden)
-    y, x = found.objectives
+    compared = read_objectives(store, grid, [against], measure=measure._asdict())
+    words = standings(compared.values, compared.objectives, alpha=compared.alpha, forbidden=compared.forbidden)
+    y, x = compared.objectives
     finite_y = pl.col(y.column).is_finite()
-    kept = found.values.drop_nulls([x.column, y.column]).filter(pl.col(x.column).is_finite() & finite_y)
+    kept = compared.values.drop_nulls([x.column, y.column]).filter(pl.col(x.column).is_finite() & finite_y)
     rows = [
         (cell, *_average(part[x.column], x, measure.alpha), *_average(part[y.column], y, measure.alpha))
         for (cell,), part in kept.group_by("cell", maintain_order=True)
@@ -69,7 +69,7 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     failed = pl.col("state") == State.FAILED
     infinite = ~failed & pl.col(y.column).is_not_null() & ~finite_y
     counts = (pl.len().alias("planned"), failed.sum().alias("failed"), infinite.sum().alias("infinite"))
-    seeds = found.values.group_by("cell").agg(*counts)
+    seeds = compared.values.group_by("cell").agg(*counts)
     frame = words.join(seeds.join(frame, on="cell"), on="cell", how="inner", maintain_order="left")
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
@@ -96,32 +96,34 @@ def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objectiv
     return [place in best for place in places]
 
 
-def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], log: tuple[bool, bool]) -> go.Figure:
+def draw_trade_offs(
+    trade_offs: TradeOffs, appearance: CellLook, titles: tuple[str, str], log: tuple[bool, bool]
+) -> go.Figure:
     """A point per cell with both intervals, and the line that steps from best to best; names where they have room.
 
     Cells in `REST` have neither intervals nor names. Dominated cells are faint, those that lack seeds of others are
     ringed. `titles` are of the axes x and y, without arrows; `log` says which of them are logarithmic.
     """
-    figure = canvas(480, x=_arrow(titles[0], found.x, "←", "→"), y=_arrow(titles[1], found.y, "↓", "↑"))
-    best = found.frame.filter(pl.col("step")).sort("x")
+    figure = canvas(480, x=_arrow(titles[0], trade_offs.x, "←", "→"), y=_arrow(titles[1], trade_offs.y, "↓", "↑"))
+    best = trade_offs.frame.filter(pl.col("step")).sort("x")
     # a step holds the value of the cell with the better x until the next one comes
-    shape: Literal["hv", "vh"] = "hv" if found.x.better == "lower" else "vh"
+    shape: Literal["hv", "vh"] = "hv" if trade_offs.x.better == "lower" else "vh"
     line = {"color": FRONT.color, "width": 2, "dash": FRONT.dash, "shape": shape}
     x, y = best["x"].to_list(), best["value"].to_list()
     figure.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", legendgroup="steps")
-    ordered = [*best["cell"], *found.frame.filter(~pl.col("step"))["cell"]]
-    named = [cell for cell in ordered if look.styles[cell] != REST]
-    names = dict(zip(named, one_line([look.names[cell] for cell in named], 30), strict=True))
-    frame = _styled_intervals(found.frame, look)
+    ordered = [*best["cell"], *trade_offs.frame.filter(~pl.col("step"))["cell"]]
+    named = [cell for cell in ordered if appearance.styles[cell] != REST]
+    names = dict(zip(named, one_line([appearance.names[cell] for cell in named], 30), strict=True))
+    frame = _styled_intervals(trade_offs.frame, appearance)
     axes = [value_axis(each, _SCALES[of]) for each, of in zip(_sides(frame), log, strict=True)]
     sides = place_names(frame, names, axes, shape, best["cell"].to_list())
     groups: dict[str, list[Row]] = {}  # cells without a style of their own together: a thousand of them stay quick
     for row in frame.drop_nulls(["x", "value"]).to_dicts():
-        alone = look.styles[row["cell"]] != REST
+        alone = appearance.styles[row["cell"]] != REST
         groups.setdefault(row["cell"] if alone else f"rest: {row['standing']}", []).append(row)
     for group, rows in groups.items():
         key = group.partition(":")[0]
-        figure.add_trace(_points(rows, look, names, sides).update(legendgroup=key))
+        figure.add_trace(_points(rows, appearance, names, sides).update(legendgroup=key))
         if lacking := [row for row in rows if row["lacks"]]:
             ring = {"symbol": "circle-open", "size": 22, "color": MUTED, "line": {"width": 1.5}}
             xs, ys = ([row[axis] for row in lacking] for axis in ("x", "value"))
@@ -131,15 +133,15 @@ def draw_trade_offs(found: TradeOffs, look: CellLook, titles: tuple[str, str], l
     return figure.update_xaxes(**axes[0], zeroline=False).update_yaxes(**axes[1])
 
 
-def _styled_intervals(frame: pl.DataFrame, look: CellLook) -> pl.DataFrame:
+def _styled_intervals(frame: pl.DataFrame, appearance: CellLook) -> pl.DataFrame:
     """The frame without the intervals of cells in `REST`, whose many bars would cross each other."""
-    styled = pl.col("cell").is_in([cell for cell, style in look.styles.items() if style != REST])
+    styled = pl.col("cell").is_in([cell for cell, style in appearance.styles.items() if style != REST])
     return frame.with_columns(pl.when(styled).then(pl.col(end)).alias(end) for end in _ENDS)
 
 
-def goes_beyond(frame: pl.DataFrame, look: CellLook, log: tuple[bool, bool]) -> bool:
+def goes_beyond(frame: pl.DataFrame, appearance: CellLook, log: tuple[bool, bool]) -> bool:
     """True if an interval reaches beyond the figure of `draw_trade_offs`."""
-    sides = zip(_sides(_styled_intervals(frame, look)), log, strict=True)
+    sides = zip(_sides(_styled_intervals(frame, appearance)), log, strict=True)
     return any(is_cut(each, _SCALES[of]) for each, of in sides)
 
 
@@ -149,7 +151,7 @@ def _sides(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def place_names(
-    found: pl.DataFrame,
+    frame: pl.DataFrame,
     names: Mapping[str, str],
     axes: Sequence[Mapping[str, Any]],
     shape: str = "hv",
@@ -165,7 +167,7 @@ def place_names(
         return placed
     places = {
         cell: [_pixels(value, axis, size) for value, axis, size in zip(at, axes, _FRAME, strict=True)]
-        for cell, *at in found.select("cell", "x", "value").iter_rows()
+        for cell, *at in frame.select("cell", "x", "value").iter_rows()
         if len(finite(at)) == 2
     }
     taken = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in places.values()]
@@ -173,7 +175,7 @@ def place_names(
         corner = (u, y) if shape == "hv" else (x, v)
         for a, b in ((x, y), (u, v)):
             taken.append((min(a, corner[0]), min(b, corner[1]), max(a, corner[0]), max(b, corner[1])))
-    bars = [box for row in found.to_dicts() if row["cell"] in places for box in _bars(row, places[row["cell"]], axes)]
+    bars = [box for row in frame.to_dicts() if row["cell"] in places for box in _bars(row, places[row["cell"]], axes)]
     for cell in (cell for cell in names if cell in places):
         boxes = dict(_name_boxes(names[cell], places[cell], [at for key, at in places.items() if key != cell]))
         for kept_off in ([*taken, *bars], taken):
@@ -231,17 +233,19 @@ def _arrow(title: str, of: Objective, down: str, up: str) -> str:
     return f"{title} ({down} better)" if of.better == "lower" else f"{title} (better {up})"
 
 
-def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides: Mapping[str, str]) -> go.Scatter:
-    style, standing = look.styles[rows[0]["cell"]], rows[0]["standing"]
+def _points(
+    rows: Sequence[Row], appearance: CellLook, names: Mapping[str, str], sides: Mapping[str, str]
+) -> go.Scatter:
+    style, standing = appearance.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + ("66" if standing == "dominated" else "")
     x, y = ([row[name] for row in rows] for name in ("x", "value"))
     ends = {end: [row[end] for row in rows] for end in _ENDS}
     bars: dict[str, Any] = {"color": style.color + _FAINT, "thickness": 1, "width": 0}
-    found = points(x, y, style, mode="markers+text")
-    return found.update(
+    marks = points(x, y, style, mode="markers+text")
+    return marks.update(
         error_x=error_bars(x, ends["x_low"], ends["x_high"], **bars),
         error_y=error_bars(y, ends["low"], ends["high"], **bars),
-        customdata=[[row["cell"], _describe(row, look)] for row in rows],
+        customdata=[[row["cell"], _describe(row, appearance)] for row in rows],
         hovertemplate="%{customdata[1]}<extra></extra>",
         text=[names[row["cell"]] if row["cell"] in sides else "" for row in rows],
         textposition=[sides.get(row["cell"], _BESIDE[0]) for row in rows],
@@ -250,7 +254,7 @@ def _points(rows: Sequence[Row], look: CellLook, names: Mapping[str, str], sides
     )
 
 
-def _describe(row: Row, look: CellLook) -> str:
+def _describe(row: Row, appearance: CellLook) -> str:
     spans = [number(row["value"]), number(row["x"])]
     for i, (low, high) in enumerate((("low", "high"), ("x_low", "x_high"))):
         if len(finite([row[low], row[high]])) == 2:
@@ -258,4 +262,4 @@ def _describe(row: Row, look: CellLook) -> str:
     seeds = f"{row['n']} of {count(row['planned'], 'seed')}" + (f", {row['failed']} failed" if row["failed"] else "")
     seeds += f", {row['infinite']} without a finite value" if row["infinite"] else ""
     by = f" by {plain(', '.join(row['dominated_by'][:3]))}" if row["dominated_by"] else ""
-    return "<br>".join([plain(look.names[row["cell"]]), *spans, seeds, f"{row['standing']}{by}"])
+    return "<br>".join([plain(appearance.names[row["cell"]]), *spans, seeds, f"{row['standing']}{by}"])

@@ -144,9 +144,9 @@ def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, 
     Columns beside those: as `ablate.store.analysis.verdicts.runs` has them, trial and why (the reason of a failure).
     Raises as that.
     """
-    found = runs(store, grid, measure)
+    planned = runs(store, grid, measure)
     header = store.grid(grid)
-    levels = levels_of(header, found["axes"].to_list())
+    levels = levels_of(header, planned["axes"].to_list())
     at = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
     columns = [pl.Series(_AXIS + name, each, pl.String) for name, each in at.items()]
     why = store.sql(
@@ -154,27 +154,27 @@ def table(store: Store, grid: str, measure: GridMeasure) -> tuple[pl.DataFrame, 
         "WHERE g.grid = $grid",
         {"grid": grid},
     )
-    whole = found.with_columns(columns).join(why, on=["cell", "seed"], how="left", maintain_order="left")
+    whole = planned.with_columns(columns).join(why, on=["cell", "seed"], how="left", maintain_order="left")
     order = {axis["name"]: dict.fromkeys([*axis["labels"], *at[axis["name"]]]) for axis in header["axes"]}
     there = {name: set(at[name]) for name in order}
     return whole, {name: [level for level in of if level in there[name]] for name, of in order.items()}
 
 
-def follows(found: pl.DataFrame, axis: str, other: str) -> bool:
+def follows(table: pl.DataFrame, axis: str, other: str) -> bool:
     """Whether each level of `other` has one level of `axis` in the runs of `table`, as if zipped."""
-    counts = found.group_by(_AXIS + other).agg(pl.col(_AXIS + axis).n_unique())
+    counts = table.group_by(_AXIS + other).agg(pl.col(_AXIS + axis).n_unique())
     return bool((counts[_AXIS + axis] == 1).all())
 
 
-def at_levels(found: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
+def at_levels(table: pl.DataFrame, fixed: Mapping[str, str]) -> pl.DataFrame:
     """The runs of `table` at these levels."""
     for name, level in fixed.items():
-        found = found.filter(pl.col(_AXIS + name) == level)
-    return found
+        table = table.filter(pl.col(_AXIS + name) == level)
+    return table
 
 
 def pivot(
-    found: pl.DataFrame,
+    table: pl.DataFrame,
     levels: Mapping[str, Sequence[str]],
     measure: GridMeasure,
     axes: tuple[str, str],
@@ -190,29 +190,29 @@ def pivot(
     """
     value = pl.col("value").cast(pl.Float64)
     value = pl.when(pl.col("state") == State.DONE, value.is_finite()).then(value).fill_null(np.nan)
-    units = forward(found.select(value).to_series().to_numpy(), measure.scale)
-    found = at_levels(found.with_columns(pl.Series("units", units).fill_nan(None)), fixed)
-    rest = [name for name in levels if name not in (*axes, *fixed) and found[_AXIS + name].n_unique() > 1]
-    followers = {name: by for by in reversed(axes) for name in rest if follows(found, name, by)}
+    units = forward(table.select(value).to_series().to_numpy(), measure.scale)
+    table = at_levels(table.with_columns(pl.Series("units", units).fill_nan(None)), fixed)
+    rest = [name for name in levels if name not in (*axes, *fixed) and table[_AXIS + name].n_unique() > 1]
+    followers = {name: by for by in reversed(axes) for name in rest if follows(table, name, by)}
     others = [name for name in rest if name not in followers]
     keys, over = [_AXIS + name for name in axes], [_AXIS + name for name in others]
-    found = found.with_columns((pl.concat_str(over, separator=BESIDE) if over else pl.lit("")).alias("setting"))
-    settings = found["setting"].unique(maintain_order=True).to_list()
+    table = table.with_columns((pl.concat_str(over, separator=BESIDE) if over else pl.lit("")).alias("setting"))
+    settings = table["setting"].unique(maintain_order=True).to_list()
     chooses = best and bool(others)
-    kept, warning, scale = found, "", measure.scale
+    kept, warning, scale = table, "", measure.scale
     if chooses:
-        chosen = select_then_report(found, over=over, within=keys, scale=scale, better=measure.better, by="all")
-        kept = found.filter(pl.col("cell").is_in(list(chosen.choices)))
+        chosen = select_then_report(table, over=over, within=keys, scale=scale, better=measure.better, by="all")
+        kept = table.filter(pl.col("cell").is_in(list(chosen.choices)))
         warning = chosen.warning.replace(_AXIS, "")
     means = balanced_means(kept.drop_nulls("units"), keys, alpha=measure.alpha).rename({"mean": "value"})
     parts, stand, averaged = (
         {(str(row[0]), str(row[1])): part for row, part in each.group_by(keys, maintain_order=True)}
-        for each in (found, kept, means)
+        for each in (table, kept, means)
     )
     rows = []
     for (i, up), (j, across) in product(enumerate(levels[axes[1]]), enumerate(levels[axes[0]])):
         at = across, up
-        planned, average = parts.get(at, found.clear()), _in_unit(averaged.get(at), measure.scale)
+        planned, average = parts.get(at, table.clear()), _in_unit(averaged.get(at), measure.scale)
         if average is None:
             why = reason(planned, measure.scale)
             row = {"planned": planned.height, "settings": 0, "reason": why, "text": "", "note": "", "partial": False}
@@ -234,8 +234,8 @@ def _in_unit(mean: pl.DataFrame | None, scale: Scale) -> dict[str, Any] | None:
     return None if row["value"] is None else row
 
 
-def runs_at(found: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tuple[str, str], key: str) -> pl.DataFrame:
+def runs_at(table: pl.DataFrame, levels: Mapping[str, Sequence[str]], axes: tuple[str, str], key: str) -> pl.DataFrame:
     """The runs of `table` behind the cell `key` of the map; none where there is no such cell."""
     places = product(*(enumerate(levels[name]) for name in axes))
     at = {f"{j},{i}": {axes[0]: across, axes[1]: up} for (j, across), (i, up) in places}
-    return at_levels(found, at[key]) if key in at else found.clear()
+    return at_levels(table, at[key]) if key in at else table.clear()

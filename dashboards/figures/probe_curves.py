@@ -38,23 +38,23 @@ class ProbeReading(NamedTuple):
 
         Rows are those with a finite value, or with `finite` false all others.
         """
-        given: dict[str, Any] = {"grid": self.grid, "probe": self.name}
+        parameters: dict[str, Any] = {"grid": self.grid, "probe": self.name}
         parts = ["g.grid = $grid", "p.name = $probe", f"isfinite(p.value) IS {'' if finite else 'NOT '}TRUE"]
         for i, (axis, value) in enumerate(sorted(self.at.items())):
             if axis != without:
-                given |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
+                parameters |= {f"axis{i}": axis} | ({} if value is None else {f"at{i}": value})
                 parts.append(f"p.point[$axis{i}] " + ("IS NULL" if value is None else f"= $at{i}"))
         if self.layer == "last":
             parts.append("p.layer = (SELECT max(layer) FROM v_probe WHERE trial = p.trial AND name = p.name)")
         elif self.layer is not None:
             parts.append("p.layer = $layer")
-            given["layer"] = self.layer
+            parameters["layer"] = self.layer
         if last and self.step is not None:
             parts.append("p.step = $step")
-            given["step"] = self.step
+            parameters["step"] = self.step
         ended = last and self.step is None
         parts.append("t.state = 'done' AND p.step = t.step" if ended else "t.state IS DISTINCT FROM 'failed'")
-        return " AND ".join(parts), given
+        return " AND ".join(parts), parameters
 
 
 BINS: Final = "sum"  # the coordinate whose values are the middles of bins, by which a probe counts
@@ -63,11 +63,11 @@ _FROM: Final = "v_probe p JOIN grid_trial g USING (trial) JOIN trial t USING (tr
 
 def names(store: Store, grid: str) -> list[str]:
     """Everything that probes recorded in a grid, sorted."""
-    found = store.sql(
+    recorded = store.sql(
         "SELECT DISTINCT name FROM probe SEMI JOIN (FROM grid_trial WHERE grid = $grid) USING (trial) ORDER BY name",
         {"grid": grid},
     )
-    return [str(name) for name in found["name"]]
+    return [str(name) for name in recorded["name"]]
 
 
 def differing(store: Store, grid: str) -> pl.DataFrame:
@@ -97,8 +97,8 @@ def differing(store: Store, grid: str) -> pl.DataFrame:
     )
     cells = runs.group_by("name", "cell", maintain_order=True).agg(value.mean()).sort("value", maintain_order=True)
     ends = {"low": value.first(), "low_cell": cell.first(), "high": value.last(), "high_cell": cell.last()}
-    found = shares.join(cells.group_by("name").agg(pl.len().alias("cells"), **ends), on="name")
-    return found.sort(pl.col("share").round(3), "name", descending=[True, False], nulls_last=True)
+    probes = shares.join(cells.group_by("name").agg(pl.len().alias("cells"), **ends), on="name")
+    return probes.sort(pl.col("share").round(3), "name", descending=[True, False], nulls_last=True)
 
 
 class Places(NamedTuple):
@@ -114,8 +114,8 @@ class Places(NamedTuple):
 def places(store: Store, grid: str, name: str) -> Places:
     """Where the probe `name` looked in trials of a grid. Raises Unknown if it recorded nothing there."""
     of = "probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid AND p.name = $probe"
-    given = {"grid": grid, "probe": name}
-    points = store.sql(f"SELECT DISTINCT map_entries(p.point) AS point FROM {of}", given)["point"].to_list()
+    parameters = {"grid": grid, "probe": name}
+    points = store.sql(f"SELECT DISTINCT map_entries(p.point) AS point FROM {of}", parameters)["point"].to_list()
     if not points:
         require(f"grid {grid!r}", "recorded row", name, names(store, grid))
     read = [{entry["key"]: float(entry["value"]) for entry in point} for point in points]
@@ -123,21 +123,21 @@ def places(store: Store, grid: str, name: str) -> Places:
     coordinates = {axis: sorted({point[axis] for point in read if axis in point}) for axis in axes}
     bare = {axis: any(axis not in point for point in read) for axis in axes}
     lists = "list(DISTINCT p.step ORDER BY p.step), list(DISTINCT p.layer ORDER BY p.layer)"
-    steps, layers, heads = store.sql(f"SELECT {lists}, count(p.head) FROM {of}", given).row(0)
+    steps, layers, heads = store.sql(f"SELECT {lists}, count(p.head) FROM {of}", parameters).row(0)
     return Places(coordinates, bare, steps, [layer for layer in layers if layer is not None], bool(heads))
 
 
-def choose_places(found: Places, said: Mapping[str, str]) -> dict[str, float | None]:
+def choose_places(places: Places, said: Mapping[str, str]) -> dict[str, float | None]:
     """Where to look, by coordinate: as `said`, or where rows are without it, or at its first value. Raises Unknown."""
     for axis in said:
-        require("this probe", "coordinate", axis, found.coordinates)
+        require("this probe", "coordinate", axis, places.coordinates)
     chosen: dict[str, float | None] = {}
-    for axis, values in found.coordinates.items():
+    for axis, values in places.coordinates.items():
         if axis in said:
             at = {f"{value:g}": value for value in values}
             chosen[axis] = at[require("this probe", axis, said[axis], at)]
         elif axis not in AVERAGED:
-            chosen[axis] = None if found.bare[axis] else values[0]
+            chosen[axis] = None if places.bare[axis] else values[0]
     return chosen
 
 
@@ -145,10 +145,10 @@ def not_finite(
     store: Store, reading: ProbeReading, cells: Sequence[str], *, without: str = "", last: bool = True
 ) -> int:
     """How many values of `cells` every reduction here leaves out as not finite; else as `ProbeReading.where`."""
-    where, given = reading.where(without=without, last=last, finite=False)
-    given |= {"cells": list(cells)}
-    found = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", given)
-    return int(found["n"][0])
+    where, parameters = reading.where(without=without, last=last, finite=False)
+    parameters |= {"cells": list(cells)}
+    lost = store.sql(f"SELECT count(*) AS n FROM {_FROM} WHERE {where} AND list_contains($cells, g.cell)", parameters)
+    return int(lost["n"][0])
 
 
 def along(
@@ -161,8 +161,8 @@ def along(
     that a layer or a run of the cell lacks counts 0.
     """
     x = {"step": "p.step", "layer": "p.layer::BIGINT"}.get(axis, "p.point[$along]")
-    where, given = reading.where(without=axis, last=axis != "step")
-    given |= {"along": axis} if "$along" in x else {}
+    where, parameters = reading.where(without=axis, last=axis != "step")
+    parameters |= {"along": axis} if "$along" in x else {}
     each, kind = ("p.trial", "interval") if band == "seeds" else ("p.layer, p.head", "spread")
     source = (
         f"SELECT g.cell, {each}, {x} AS x, avg(p.value) AS value FROM {_FROM} WHERE {where} AND {x} IS NOT NULL "
@@ -177,58 +177,58 @@ def along(
             SELECT cell, trial, x, coalesce(sum(value), 0) / any_value(layers) AS value
             FROM runs JOIN bins USING (cell) LEFT JOIN counted USING (cell, trial, x) GROUP BY cell, trial, x
         """
-    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), given), cells, "x")  # type: ignore[arg-type]
+    return in_order(store.sql(over_seeds(source, ["cell", "x"], "linear", kind), parameters), cells, "x")  # type: ignore[arg-type]
 
 
 def by_head(store: Store, reading: ProbeReading, cells: Sequence[str]) -> pl.DataFrame:
     """Every layer and head, averaged over seeds: cell, layer, head, n, lost, value, low, high."""
-    where, given = reading.where()
+    where, parameters = reading.where()
     source = (
         f"SELECT g.cell, p.layer::BIGINT AS layer, p.head::BIGINT AS head, avg(p.value) AS value FROM {_FROM} "
         f"WHERE {where} AND p.layer IS NOT NULL AND p.head IS NOT NULL GROUP BY g.cell, p.trial, p.layer, p.head"
     )
-    found = store.sql(over_seeds(source, ["cell", "layer", "head"], "linear"), given)
-    return in_order(found, cells, "layer", "head")
+    averages = store.sql(over_seeds(source, ["cell", "layer", "head"], "linear"), parameters)
+    return in_order(averages, cells, "layer", "head")
 
 
 def against(store: Store, reading: ProbeReading, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
     """Every run that is ok and has both: cell, seed, trial, x (the probe), y (the measure); by cell as given."""
-    where, given = reading.where()
-    probed = store.sql(f"SELECT p.trial, avg(p.value) AS x FROM {_FROM} WHERE {where} GROUP BY p.trial", given)
+    where, parameters = reading.where()
+    probed = store.sql(f"SELECT p.trial, avg(p.value) AS x FROM {_FROM} WHERE {where} GROUP BY p.trial", parameters)
     values = store.final(reading.grid, measure.name, measure.point).filter(pl.col("state") == State.DONE)
     rows = values.join(probed, on="trial").select("cell", "seed", "trial", "x", y="value")
     rows = rows.filter(pl.col("y").is_finite() & ((pl.col("y") > 0) | (measure.scale != "log")))
     return in_order(rows, cells, "seed")
 
 
-def by_cell(found: pl.DataFrame, scale: Scale) -> pl.DataFrame:
+def by_cell(frame: pl.DataFrame, scale: Scale) -> pl.DataFrame:
     """The frame of `against` averaged over seeds: cell, n, x, y; y as a geometric mean on the log scale."""
     y = pl.col("y").log().mean().exp() if scale == "log" else pl.col("y").mean()
-    return found.group_by("cell", maintain_order=True).agg(pl.len().alias("n"), pl.col("x").mean(), y)
+    return frame.group_by("cell", maintain_order=True).agg(pl.len().alias("n"), pl.col("x").mean(), y)
 
 
 def rank_correlation(x: pl.Series, y: pl.Series) -> float | None:
     """Spearman's rho, ties at their average rank; None below three pairs, or where one side does not vary."""
     if len(x) < 3 or x.n_unique() < 2 or y.n_unique() < 2:
         return None
-    found = pl.select(pl.corr(x.rank(), y.rank())).item()
-    return None if found is None else float(found)
+    rho = pl.select(pl.corr(x.rank(), y.rank())).item()
+    return None if rho is None else float(rho)
 
 
-def draw_against(found: pl.DataFrame, look: CellLook, *, x: str, y: str, scale: Scale) -> go.Figure:
+def draw_against(frame: pl.DataFrame, appearance: CellLook, *, x: str, y: str, scale: Scale) -> go.Figure:
     """Small points are runs, large ones their cells; cells beyond those with a style of their own are grey."""
     figure = canvas(400, x=x, y=y)
-    averages = by_cell(found, scale)
-    for (cell,), rows in found.group_by("cell", maintain_order=True):
-        key, style = str(cell), look.styles[str(cell)]
-        shared = {"name": break_name(look.names[key]), "legendgroup": "" if style == REST else key}
+    averages = by_cell(frame, scale)
+    for (cell,), rows in frame.group_by("cell", maintain_order=True):
+        key, style = str(cell), appearance.styles[str(cell)]
+        shared = {"name": break_name(appearance.names[key]), "legendgroup": "" if style == REST else key}
         mean = averages.row(by_predicate=pl.col("cell") == key, named=True)
-        words = f"{plain(look.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}"
+        words = f"{plain(appearance.names[key])}<br>{number(mean['x'])}, {number(mean['y'])}, n {mean['n']}"
         each = [f"{x:.4g}, {y:.4g}<br>seed {seed}" for x, y, seed in rows.select("x", "y", "seed").iter_rows()]
         small = {"marker_size": 5, "marker_color": style.color + "80"}
         figure.add_trace(points(rows["x"], rows["y"], style, each, **small, **shared))
         figure.add_trace(points([mean["x"]], [mean["y"]], style, [words], marker_size=12, **shared))
-    ends = found.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
+    ends = frame.select(pl.col("y").alias("value"), *(pl.lit(None, pl.Float64).alias(end) for end in ("low", "high")))
     figure.update_yaxes(**value_axis(ends, scale))
     return figure
 
@@ -250,17 +250,17 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
         WHERE g.grid = $grid AND t.state = 'done' AND starts_with(p.name, '{_PREFIX}')
         QUALIFY p.step = max(p.step) OVER (PARTITION BY p.trial, p.name)
     """
-    found = store.sql(over_seeds(source, ["cell", "name", "layer", "head"], "linear"), {"grid": grid})
-    return in_order(found, cells, "name", "layer", "head")
+    averages = store.sql(over_seeds(source, ["cell", "name", "layer", "head"], "linear"), {"grid": grid})
+    return in_order(averages, cells, "name", "layer", "head")
 
 
-def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
+def draw_numbers(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
     """One number: a point with its interval per cell, layer and head; heads stand side by side within their layer."""
     figure = canvas(300, x="layer")  # a layer takes 0.6 of the distance between two
-    cells = list(dict.fromkeys(found["cell"]))
-    slots = (max(found["head"], default=-1) + 1 or 1) * len(cells)
+    cells = list(dict.fromkeys(frame["cell"]))
+    slots = (max(frame["head"], default=-1) + 1 or 1) * len(cells)
     for turn, cell in enumerate(cells):
-        rows, style = found.filter(pl.col("cell") == cell), look.styles[cell]
+        rows, style = frame.filter(pl.col("cell") == cell), appearance.styles[cell]
         place = (pl.col("head").clip(0) * len(cells) + turn + 0.5) / slots - 0.5
         tooltips = [
             f"{value:.3g}<br>{'all heads' if head < 0 else f'head {head}'}, n {n}"
@@ -268,8 +268,8 @@ def draw_numbers(found: pl.DataFrame, look: CellLook) -> go.Figure:
         ]
         bars = error_bars(rows["value"], rows["low"], rows["high"], style.color, thickness=1.4, width=3)
         x = rows.select(pl.col("layer") + 0.6 * place)["layer"]
-        names = {"name": break_name(look.names[cell]), "legendgroup": cell}
+        names = {"name": break_name(appearance.names[cell]), "legendgroup": cell}
         figure.add_trace(points(x, rows["value"], style, tooltips, error_y=bars, marker_size=8, **names))
-    layers = found["layer"].unique().sort().to_list()
+    layers = frame["layer"].unique().sort().to_list()
     texts = ["all" if layer < 0 else str(layer) for layer in layers]
     return figure.update_xaxes(tickvals=layers, ticktext=texts, ticks="")

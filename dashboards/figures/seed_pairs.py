@@ -29,8 +29,8 @@ def pair_runs(values: pl.DataFrame, measure: GridMeasure, cell: str, baseline: s
         seed, value, baseline_value (null where that run has none), difference in units of the scale (log ratios, of
         odds, or plain; null unless both are there and the scale takes them).
     """
-    found = values.filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
-    ours, theirs = (found.filter(pl.col("cell") == each).select("seed", "value") for each in (cell, baseline))
+    finished = values.filter(pl.col("state") == State.DONE, pl.col("value").is_finite())
+    ours, theirs = (finished.filter(pl.col("cell") == each).select("seed", "value") for each in (cell, baseline))
     both = ours.join(theirs.rename({"value": "baseline_value"}), on="seed", how="full", coalesce=True).sort("seed")
     one, other = (
         forward(both[name].cast(pl.Float64).fill_null(float("nan")).to_numpy(), measure.scale)
@@ -40,28 +40,28 @@ def pair_runs(values: pl.DataFrame, measure: GridMeasure, cell: str, baseline: s
 
 
 def draw_paired(
-    found: pl.DataFrame, look: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
+    frame: pl.DataFrame, appearance: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
 ) -> go.Figure:
     """Points of the second of `cells`, the baseline, at the left, then of the first; a line joins runs of a seed."""
     figure = canvas(380, y=title)
-    for value, base in found.drop_nulls(["value", "baseline_value"]).select("value", "baseline_value").iter_rows():
+    for value, base in frame.drop_nulls(["value", "baseline_value"]).select("value", "baseline_value").iter_rows():
         better = value < base if measure.better == "lower" else value > base
         color, dash = GAIN if better else LOSS
         line = {"line": {"color": color, "dash": dash, "width": 1.6}, "legendgroup": "gain" if better else "loss"}
         figure.add_scatter(x=[0, 1], y=[base, value], mode="lines", hoverinfo="skip", **line)
     for place, cell, column in ((0, cells[1], "baseline_value"), (1, cells[0], "value")):
-        rows = found.drop_nulls(column)
+        rows = frame.drop_nulls(column)
         told = []
         for row in rows.iter_rows(named=True):
             size = f"<br>{change(row['difference'], measure.scale)}{in_odds(measure.scale)}"
             known = place and row["difference"] is not None
             told.append(f"seed {row['seed']}: {number(row[column])}{size if known else ''}")
         figure.add_trace(
-            points([place] * rows.height, rows[column], look.styles[cell], told, marker_size=10, legendgroup=cell)
+            points([place] * rows.height, rows[column], appearance.styles[cell], told, marker_size=10, legendgroup=cell)
         )
-    names = [break_name(look.names[cell]) for cell in reversed(cells)]
+    names = [break_name(appearance.names[cell]) for cell in reversed(cells)]
     figure.update_xaxes(range=[-0.5, 1.5], tickvals=[0, 1], ticktext=names, tickfont={"color": INK}, ticks="")
-    values = pl.concat([found.select(value=name) for name in ("value", "baseline_value")]).drop_nulls()
+    values = pl.concat([frame.select(value=name) for name in ("value", "baseline_value")]).drop_nulls()
     return figure.update_yaxes(**value_axis(values.with_columns(low="value", high="value"), measure.scale))
 
 
@@ -76,8 +76,8 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     planned: dict[str, set[int]] = {cell: set() for cell in cells}
     lost: dict[str, set[int]] = {cell: set() for cell in cells}
     values: dict[str, dict[int, float]] = {cell: {} for cell in cells}
-    found = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
-    for cell, seed, state, value in found.select("cell", "seed", "state", "value").iter_rows():
+    measured = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
+    for cell, seed, state, value in measured.select("cell", "seed", "state", "value").iter_rows():
         planned[cell].add(seed)
         if value is not None and math.isfinite(value):
             values[cell][seed] = value
@@ -99,18 +99,18 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     return pl.DataFrame(rows, schema, orient="row")
 
 
-def draw_win_rates(found: pl.DataFrame, look: CellLook) -> go.Figure:
+def draw_win_rates(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
     """A row per cell: blue where it beats the column on most seeds, orange where it loses; a star: seeds left out."""
-    names = [look.names[cell] for cell in dict.fromkeys(found["cell"])]
+    names = [appearance.names[cell] for cell in dict.fromkeys(frame["cell"])]
     rows = [
         {
-            "x": look.names[row["against"]],
-            "y": look.names[row["cell"]],
+            "x": appearance.names[row["against"]],
+            "y": appearance.names[row["cell"]],
             "value": row["value"],
             "text": None if row["value"] is None else f"{row['value']:.0%}{'*' if row['unusable'] else ''}",
             **_explain(row),
         }
-        for row in found.iter_rows(named=True)
+        for row in frame.iter_rows(named=True)
     ]
     kinds: dict[str, Any] = {**dict.fromkeys(("text", "note", "reason"), pl.String), "value": pl.Float64}
     levels = {"x": pl.Enum(names), "y": pl.Enum(names)}

@@ -19,12 +19,12 @@ from ablate.store.database.queries import agrees
 
 def coordinates(store: Store, grid: str, name: str) -> dict[str, list[float]]:
     """Where the evaluation `name` of a grid was taken: every coordinate with its values in rising order."""
-    found = store.sql(
+    values = store.sql(
         "SELECT e.key, list_sort(list(DISTINCT e.value)) FROM (SELECT unnest(map_entries(point)) AS e FROM v_final "
         "WHERE grid = $grid AND name = $name AND source = 'evaluation') GROUP BY e.key ORDER BY e.key",
         {"grid": grid, "name": name},
     )
-    return dict(found.iter_rows())
+    return dict(values.iter_rows())
 
 
 def list_varying(at: dict[str, list[float]]) -> list[str]:
@@ -52,43 +52,45 @@ def average_points(
         f"SELECT cell, trial, {columns}, avg({value}) AS value FROM {view} WHERE grid = $grid AND name = $name "
         f"AND source = 'evaluation' AND list_contains($cells, cell) AND {present} AND {condition} GROUP BY ALL"
     )
-    given = {"grid": grid, "name": measure.name, "cells": [*cells], **parameters}
-    given |= {f"axis_{key}": axis for key, axis in coordinates.items()}
+    bindings = {"grid": grid, "name": measure.name, "cells": [*cells], **parameters}
+    bindings |= {f"axis_{key}": axis for key, axis in coordinates.items()}
     scale = "linear" if paired else measure.scale
-    found = store.sql(over_seeds(source, ["cell", *coordinates], scale), given)
-    return in_order(found, cells, *reversed(coordinates))
+    averages = store.sql(over_seeds(source, ["cell", *coordinates], scale), bindings)
+    return in_order(averages, cells, *reversed(coordinates))
 
 
-def draw_error_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str, title: str) -> go.Figure:
+def draw_error_by_shift(
+    frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, along: str, title: str
+) -> go.Figure:
     """One line with a band per cell of `average_points`; a thin rule marks the point of the measure of the grid."""
     drawing = Drawing(height=420, markers=True, width=2)
-    rows = found.rename({"cell": "series"})
-    figure = draw_lines(rows, of_cells(look), x=along, y=title, scale=measure.scale, drawing=drawing)
-    return _mark_judged_point(figure, found, measure, along)
+    rows = frame.rename({"cell": "series"})
+    figure = draw_lines(rows, of_cells(appearance), x=along, y=title, scale=measure.scale, drawing=drawing)
+    return _mark_judged_point(figure, frame, measure, along)
 
 
-def draw_change_by_shift(found: pl.DataFrame, look: CellLook, measure: GridMeasure, along: str) -> go.Figure:
+def draw_change_by_shift(frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, along: str) -> go.Figure:
     """As `draw_error_by_shift` of paired changes, with the whole margin that counts as equal in sight about zero."""
     words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
-    rows = found.rename({"cell": "series"})
-    figure = draw_lines(rows, of_cells(look), x=along, y="change from the baseline", drawing=words)
+    rows = frame.rename({"cell": "series"})
+    figure = draw_lines(rows, of_cells(appearance), x=along, y="change from the baseline", drawing=words)
     rope = rope_of(measure)
     figure.add_hrect(y0=-rope, y1=rope, fillcolor=ROPE + "26", line={"width": 0}, layer="below")
     figure.add_hline(y=0, line={"color": ROPE, "width": 1}, layer="below")
-    axis = value_axis(found, "linear").get("range", (0.0, 0.0))
-    ends = [*axis, *finite(found["value"].to_list()), -1.25 * rope, 1.25 * rope]
+    axis = value_axis(frame, "linear").get("range", (0.0, 0.0))
+    ends = [*axis, *finite(frame["value"].to_list()), -1.25 * rope, 1.25 * rope]
     span = [min(ends), max(ends)]
     if span[0] < span[1]:
         ticks = {} if measure.scale == "linear" else ratio_ticks(max(map(abs, span)), each_side=6)
         figure.update_yaxes(range=span, **ticks)
-    return _mark_judged_point(figure, found, measure, along)
+    return _mark_judged_point(figure, frame, measure, along)
 
 
-def _mark_judged_point(figure: go.Figure, found: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
+def _mark_judged_point(figure: go.Figure, frame: pl.DataFrame, measure: GridMeasure, along: str) -> go.Figure:
     if along in measure.point:
         note = {"text": "compared here", "yanchor": "top", "xshift": 5, "font": {"color": MUTED, "size": 12}}
         figure.add_vline(measure.point[along], line={"color": MUTED, "width": 1, "dash": "dot"}, annotation=note)
-    levels = found["x"].unique().sort().to_list()
+    levels = frame["x"].unique().sort().to_list()
     ticks = {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]} if len(levels) <= 12 else {}
     return figure.update_xaxes(**ticks)
 
@@ -107,15 +109,15 @@ def shift_map(store: Store, grid: str, measure: GridMeasure, axes: Sequence[str]
 
 
 def draw_shift_maps(
-    found: pl.DataFrame, look: CellLook, measure: GridMeasure, axes: Sequence[str], column: str
+    frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, axes: Sequence[str], column: str
 ) -> go.Figure:
     """The map of each cell on one scale of colours; `column` is "value" or "change"."""
     if column == "change":
-        ramp = heat_ramp(found[column], "change", diverging=True)
+        ramp = heat_ramp(frame[column], "change", diverging=True)
         ticks = {} if measure.scale == "linear" else ratio_ticks(ramp.high)
         ramp = ramp._replace(low_is_better=measure.better == "lower", ticks=ticks)
         ramp = ramp._replace(words=lambda value: change(value, measure.scale))
     else:
-        ramp = heat_ramp(found[column], measure.name, log=measure.scale == "log")
-    cells = found.select("x", "y", panel=pl.col("cell").replace_strict(look.names), value=column)
+        ramp = heat_ramp(frame[column], measure.name, log=measure.scale == "log")
+    cells = frame.select("x", "y", panel=pl.col("cell").replace_strict(appearance.names), value=column)
     return draw_heat(cells if cells["panel"].n_unique() > 1 else cells.drop("panel"), ramp, x=axes[0], y=axes[1])

@@ -49,7 +49,7 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
 
     With a `measure`, a trial whose value is not finite has a state of its own: comparisons cannot use it.
     """
-    found = store.sql(
+    trials = store.sql(
         """
         SELECT g.cell, g.label, g.operator, g.axes::VARCHAR AS axes, g.seed, g.trial,
                CASE WHEN u.trial IS NOT NULL THEN 'unreadable' ELSE t.state END AS state,
@@ -66,21 +66,21 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
         words = pl.format("{} {}", pl.lit(measure.name), pl.col("value"))
         state = pl.when(lost).then(pl.lit("not finite")).otherwise("state")
         why = pl.when(lost).then(words).otherwise("why")
-        found = found.join(values, on="trial", how="left").with_columns(state=state, why=why).drop("value")
-    return in_order(found, cells, "seed")
+        trials = trials.join(values, on="trial", how="left").with_columns(state=state, why=why).drop("value")
+    return in_order(trials, cells, "seed")
 
 
-def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
+def draw_states(trials: pl.DataFrame, appearance: CellLook) -> go.Figure:
     """A square with a sign per trial: a row per cell, a column per seed, a trace per state."""
-    cells = list(dict.fromkeys(found["cell"]))
-    seeds = found["seed"].unique().sort().to_list()
+    cells = list(dict.fromkeys(trials["cell"]))
+    seeds = trials["seed"].unique().sort().to_list()
     figure = canvas(80 + _ROW * len(cells), x="seed")
     for name, state in STATES.items():
-        rows = found.filter(pl.col("state") == name)
+        rows = trials.filter(pl.col("state") == name)
         if rows.is_empty():
             continue
         texts = [
-            f"{plain(look.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
+            f"{plain(appearance.names[cell])}, seed {seed}<br>{state.word}{f': {plain(why)}' if why else ''}"
             for cell, seed, why in rows.select("cell", "seed", "why").iter_rows()
         ]
         x, y = [seeds.index(seed) for seed in rows["seed"]], [cells.index(cell) for cell in rows["cell"]]
@@ -91,13 +91,13 @@ def draw_states(found: pl.DataFrame, look: CellLook) -> go.Figure:
     every = max(1, -(-len(seeds) // 24))
     ticks = {"tickvals": [*range(0, len(seeds), every)], "ticktext": [str(seed) for seed in seeds[::every]]}
     figure.update_xaxes(range=[-0.7, len(seeds) - 0.3], showgrid=False, **ticks)
-    name_rows(figure, [break_name(look.names[cell], 40) for cell in cells])
+    name_rows(figure, [break_name(appearance.names[cell], 40) for cell in cells])
     return figure
 
 
-def fits_rows(found: pl.DataFrame) -> bool:
+def fits_rows(trials: pl.DataFrame) -> bool:
     """True if there is room for a row per cell and a column per seed."""
-    return found["cell"].n_unique() <= MOST_ROWS and found["seed"].n_unique() <= _MOST_SEEDS
+    return trials["cell"].n_unique() <= MOST_ROWS and trials["seed"].n_unique() <= _MOST_SEEDS
 
 
 class Shares(NamedTuple):
@@ -108,17 +108,17 @@ class Shares(NamedTuple):
     by: str  # name of the groups: "operator", an axis, or "" for one group
 
 
-def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
+def shares(store: Store, grid: str, trials: pl.DataFrame) -> Shares:
     """The trials of `states` by operator and seed; of one operator, or of too many, by the first axis that fits."""
     header = store.grid(grid)
-    levels = levels_of(header, found["axes"].to_list())
+    levels = levels_of(header, trials["axes"].to_list())
     columns = {name: [level or NOWHERE for level in each] for name, each in levels.items()}
-    columns = {"operator": found["operator"].to_list()} | {n: of for n, of in columns.items() if n != "operator"}
+    columns = {"operator": trials["operator"].to_list()} | {n: of for n, of in columns.items() if n != "operator"}
     by = next((name for name, levels in columns.items() if 1 < len(set(levels)) <= MOST_ROWS), "")
     order = list(dict.fromkeys(columns[by])) if by else ["all cells"]
     labels: list[str] = next((axis["labels"] for axis in header["axes"] if axis["name"] == by), [])
     order.sort(key=lambda level: labels.index(level) if level in labels else len(labels))
-    grouped = found.with_columns(pl.Series("group", columns[by] if by else ["all cells"] * found.height, pl.String))
+    grouped = trials.with_columns(pl.Series("group", columns[by] if by else ["all cells"] * trials.height, pl.String))
     rows = []
     for (group, seed), part in grouped.group_by("group", "seed"):
         counts = Counter(part["state"].to_list())
@@ -129,11 +129,11 @@ def shares(store: Store, grid: str, found: pl.DataFrame) -> Shares:
     return Shares(pl.DataFrame(rows, schema_overrides={"y": pl.Enum(order)}).sort("y", "x"), by)
 
 
-def draw_shares(found: Shares) -> go.Figure:
+def draw_shares(shares: Shares) -> go.Figure:
     """A row per group, a column per seed."""
-    return draw_heat(found.frame, Ramp(0.0, 1.0, title="share done"), x="seed", y=found.by)
+    return draw_heat(shares.frame, Ramp(0.0, 1.0, title="share done"), x="seed", y=shares.by)
 
 
-def totals(found: pl.DataFrame) -> dict[str, int]:
+def totals(progress: pl.DataFrame) -> dict[str, int]:
     """Trials of the whole grid: planned, and in each state."""
-    return {name: int(found[name].sum()) for name in ("planned", *OF_FILES)}
+    return {name: int(progress[name].sum()) for name in ("planned", *OF_FILES)}

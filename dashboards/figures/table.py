@@ -41,19 +41,19 @@ class Sheet(NamedTuple):
     legend: Sequence[tuple[str, str]] = ()  # footnotes: a sign and its words; notes on all values come first
 
 
-def table_sheet(found: pl.DataFrame, corner: str = "") -> Sheet:
+def table_sheet(frame: pl.DataFrame, corner: str = "") -> Sheet:
     """The frame as a table; rows and columns stand in the order of their first appearance.
 
     Args:
-        found: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
+        frame: row, column, mean, spread (half an interval, null with one seed), n, planned, missing ("failed",
             "not finite", "outstanding" or "unmeasured", null where there is a mean), why (in words), best; and printed
             where a paper prints something, note where something has to be read with the value, mark (what the paper
             itself says of a value or a dash), notes (numbers of what is known against it) and differs (how one's own is
             another, parts joined by "; "), which get signs.
         corner: what the columns are levels of.
     """
-    names = [list(dict.fromkeys(found[name])) for name in ("row", "column")]
-    at = {(row["row"], row["column"]): row for row in found.iter_rows(named=True)}
+    names = [list(dict.fromkeys(frame[name])) for name in ("row", "column")]
+    at = {(row["row"], row["column"]): row for row in frame.iter_rows(named=True)}
     everywhere, marks = _marks(list(at.values()))
     entries = [[_text(at.get((row, column)), marks) for column in names[1]] for row in names[0]]
     shown = {each.words for row in entries for each in row}
@@ -88,12 +88,12 @@ def _letter(place: int) -> str:
     return (_letter(before - 1) if before else "") + chr(ord("a") + last)
 
 
-def table_latex(found: pl.DataFrame, caption: str) -> str:
+def table_latex(frame: pl.DataFrame, caption: str) -> str:
     """The same table in LaTeX, laid out as `ablate table` writes one; needs booktabs. `caption` says all of it."""
-    rows = list(dict.fromkeys(found["row"]))
+    rows = list(dict.fromkeys(frame["row"]))
     columns = []
     empty = ExportEntry(None, None, 0, 0, "unmeasured", best=False)
-    for (name,), part in found.group_by("column", maintain_order=True):
+    for (name,), part in frame.group_by("column", maintain_order=True):
         shown = part.select("mean", "spread", "n", "planned", "missing", pl.col("best").fill_null(value=False))
         at = dict(zip(part["row"], starmap(ExportEntry, shown.iter_rows()), strict=True))
         columns.append(ExportColumn(str(name), {}, None, "linear", [at.get(row, empty) for row in rows]))
@@ -117,10 +117,10 @@ def _text(row: Mapping[str, Any] | None, marks: Mapping[str, str]) -> TableText:
 
 
 def _number(mean: float, spread: float | None) -> str:
-    found = round_to_spread(mean, spread)
-    value = found.value.replace("-", "−")
-    both = value if found.spread is None else f"{value} ± {found.spread}"
-    if not found.exponent:
+    rounded = round_to_spread(mean, spread)
+    value = rounded.value.replace("-", "−")
+    both = value if rounded.spread is None else f"{value} ± {rounded.spread}"
+    if not rounded.exponent:
         return both
-    power = f" · 10{str(found.exponent).translate(SUPERSCRIPT)}"
-    return f"({both}){power}" if found.spread is not None else f"{both}{power}"
+    power = f" · 10{str(rounded.exponent).translate(SUPERSCRIPT)}"
+    return f"({both}){power}" if rounded.spread is not None else f"{both}{power}"

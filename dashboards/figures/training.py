@@ -50,44 +50,44 @@ def buckets_for(lines: int) -> int:
     return max(40, min(MOST_BUCKETS, _MOST_POINTS // max(lines, 1)))
 
 
-def groups(store: Store, given: Grouped) -> pl.DataFrame:
+def groups(store: Store, grouping: Grouped) -> pl.DataFrame:
     """The groups in the order of the plan: series, planned and failed (trials), cells (their keys), and of the first
     trial in the plan trial, cell, seed.
     """
     return store.sql(
         f"""
-        SELECT {given.by} AS series, count(*) AS planned, count(*) FILTER (WHERE t.state = 'failed') AS failed,
+        SELECT {grouping.by} AS series, count(*) AS planned, count(*) FILTER (WHERE t.state = 'failed') AS failed,
                list(DISTINCT g.cell) AS cells, arg_min(g.trial, g.position) AS trial,
                arg_min(g.cell, g.position) AS cell, arg_min(g.seed, g.position) AS seed
         FROM grid_trial g JOIN trial t USING (trial)
         WHERE g.grid = $grid AND (len($runs) = 0 OR list_contains($runs, g.trial))
         GROUP BY ALL ORDER BY min(g.position)
         """,
-        {"grid": given.grid, "runs": list(given.runs)},
+        {"grid": grouping.grid, "runs": list(grouping.runs)},
     )
 
 
 def list_metrics(store: Store, grid: str) -> list[str]:
     """Names of the training metrics of a grid; those of most trials first, then by name."""
-    found = store.sql(
+    logged = store.sql(
         """
         SELECT name FROM last_value JOIN grid_trial USING (trial) WHERE grid = $grid AND "table" = 'metric'
         GROUP BY name ORDER BY name <> 'loss', starts_with(name, 'system.'), count(DISTINCT trial) DESC, name
         """,
         {"grid": grid},
     )
-    return [str(name) for name in found["name"]]
+    return [str(name) for name in logged["name"]]
 
 
-def training(store: Store, given: Grouped, name: str, keep: Sequence[str], how: Reduction) -> Reduced:
+def training(store: Store, grouping: Grouped, name: str, keep: Sequence[str], how: Reduction) -> Reduced:
     """The metric `name` of the groups `keep`.
 
     Each run has the mean of every bucket; a point of a group is the average of those means over its runs, on the scale.
     Values that are not finite are left out of a bucket and counted in `lost`. Runs that have not finished count as far
     as they went.
     """
-    parameters = {"grid": given.grid, "runs": list(given.runs), "name": name, "keep": list(keep)}
-    rows = _rows(given, how.along)
+    parameters = {"grid": grouping.grid, "runs": list(grouping.runs), "name": name, "keep": list(keep)}
+    rows = _rows(grouping, how.along)
     positive = "WHERE x > 0" if how.log_x else ""
     first, last = store.sql(f"{rows} SELECT min(x), max(x) FROM points {positive}", parameters).row(0)
     if first is None:
@@ -129,9 +129,9 @@ def curves(
 
     Failed trials are left out. Trials that have not finished count as far as they went, so `n` may fall along a curve.
     """
-    found = training(store, Grouped(grid, "g.cell"), name, cells, Reduction(scale=scale, buckets=buckets))
-    frame = found.frame.drop("least", "greatest").drop_nulls("value")
-    return found._replace(frame=in_order(frame, cells, "x", by="series"))
+    reduced = training(store, Grouped(grid, "g.cell"), name, cells, Reduction(scale=scale, buckets=buckets))
+    frame = reduced.frame.drop("least", "greatest").drop_nulls("value")
+    return reduced._replace(frame=in_order(frame, cells, "x", by="series"))
 
 
 _EMPTY: Final = pl.DataFrame(
@@ -141,14 +141,14 @@ _EMPTY: Final = pl.DataFrame(
 _EMPTY_RUNS: Final = pl.DataFrame(schema={"trial": pl.String, "series": pl.String, "x": pl.Int64, "value": pl.Float64})
 
 
-def _rows(given: Grouped, along: Along) -> str:
+def _rows(grouping: Grouped, along: Along) -> str:
     """SQL that begins with the points (series, trial, x, value) of the groups in $keep."""
-    failed = "" if given.failed else "AND t.state <> 'failed'"
+    failed = "" if grouping.failed else "AND t.state <> 'failed'"
     return f"""
     WITH chosen AS (
-        SELECT g.trial, {given.by} AS series FROM grid_trial g JOIN trial t USING (trial)
+        SELECT g.trial, {grouping.by} AS series FROM grid_trial g JOIN trial t USING (trial)
         WHERE g.grid = $grid AND (len($runs) = 0 OR list_contains($runs, g.trial)) {failed}
-          AND list_contains($keep, {given.by})
+          AND list_contains($keep, {grouping.by})
     ),
     logged AS (SELECT * FROM v_metric JOIN chosen USING (trial) WHERE name = $name),
     points AS ({_POINTS[along]})"""
@@ -188,7 +188,7 @@ def _buckets(first: float, last: float, how: Reduction) -> tuple[str, float]:
     return f"least(floor({place}), {how.buckets - 1})::BIGINT", 1 if how.log_x else width_s
 
 
-def smooth(found: pl.DataFrame, amount: float, scale: Scale) -> pl.DataFrame:
+def smooth(frame: pl.DataFrame, amount: float, scale: Scale) -> pl.DataFrame:
     """The frame with `value` smoothed along each series and what it was in `raw`; gaps stay gaps.
 
     Keep the share `amount` (0 to below 1) of the average so far at every point, corrected at the start.
@@ -198,4 +198,4 @@ def smooth(found: pl.DataFrame, amount: float, scale: Scale) -> pl.DataFrame:
     value = raw.log() if scale == "log" else raw
     made = value.ewm_mean(alpha=1 - amount, adjust=True, ignore_nulls=True).over("series")
     made = made.exp() if scale == "log" else made
-    return found.with_columns(value=pl.when(raw.is_not_null()).then(made), raw=raw)
+    return frame.with_columns(value=pl.when(raw.is_not_null()).then(made), raw=raw)

@@ -54,9 +54,9 @@ def draw_lines(
     counted: str = "seed",
 ) -> Drawn:
     """Lines in one panel or several, without empty ones; `counted` is what n counts: "seed" or "head"."""
-    kept = [panel for panel in panels if not panel.found.is_empty()]
-    shown = {name: series[name] for panel in kept for name in panel.found["series"].unique(maintain_order=True)}
-    rows = [panel.found.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
+    kept = [panel for panel in panels if not panel.frame.is_empty()]
+    shown = {name: series[name] for panel in kept for name in panel.frame["series"].unique(maintain_order=True)}
+    rows = [panel.frame.select(pl.lit(panel.y).alias("panel"), pl.all()) for panel in kept]
     data = pl.concat(rows, how="diagonal_relaxed")
     caption = f"{caption} {_LAYERS}" if x == "layer" else caption
     return draw_with_legend(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
@@ -115,10 +115,10 @@ class ProbeLines(NamedTuple):
         scaled = pl.col("value", "low", "high") * self.factor
         read = partial(read_probe, about, x=self.x, spread=self.spread, last=self.last)
         panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]
-        if all(panel.found.is_empty() for panel in panels):
+        if all(panel.frame.is_empty() for panel in panels):
             return lacking(*self.panels)
         series, drawing = of_cells(about.look), Drawing(self.height, min(len(panels), 2))
         if self.models:
-            panels, series, drawing = by_model(about, panels[0].found, panels[0].y, "linear")
+            panels, series, drawing = by_model(about, panels[0].frame, panels[0].y, "linear")
         caption, x = f"{self.caption} {_BANDS[self.spread]}", _TITLES.get(self.x, self.x)
         return draw_lines(panels, series, x=x, caption=caption, drawing=drawing, counted=self.spread.removesuffix("s"))

@@ -58,7 +58,7 @@ def draw_curves(view: PageView) -> SlotContent:
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
     figure = draw_panels([*panels.values()], _series(shown, [each for each, _ in found.values()]), x=x, drawing=drawing)
     columns = (
-        panel.found.filter(pl.col("series").is_in(shown.keep)).select(
+        panel.frame.filter(pl.col("series").is_in(shown.keep)).select(
             pl.lit(name).alias("metric"),
             *map(_named, ("unit", "better"), _unit_and_direction(view, name)),
             pl.col("series").replace_strict(shown.names, return_dtype=pl.String).alias("group"),
@@ -221,7 +221,7 @@ def _warnings(panels: Mapping[str, Panel], found: _Metrics, of: RunGroups, reach
     for name, (each, _) in found.items():
         if lost := int(each.frame["lost"].sum()):
             said += f" {count(lost, 'value')} of {name} could not be averaged."
-        if far := beyond(panels[name].found, panels[name].scale).height:
+        if far := beyond(panels[name].frame, panels[name].scale).height:
             said += f" {count(far, 'point')} of {name} beyond the axis (▲ ▼)."
     return said.strip()
 
