@@ -39,6 +39,8 @@ class EvaluationFlags:
         as their data are on this machine.
     knockout
         Measure once more without parts of the operators, as the end of a training does (docs/evaluating.md).
+    refit_each
+        With --knockout: fit a temperature and an output size also after each component is left out alone.
     measure
         The measure of --knockout: loss, or mse@sigma_f=5; default that of the trial's grid.
     again
@@ -53,6 +55,7 @@ class EvaluationFlags:
     lm_eval: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
     include: Path | None = None
     knockout: Flag = False
+    refit_each: Flag = False
     measure: str | None = None
     again: Flag = False
     other_code: Annotated[bool, Parameter(name=("--allow-code-change", "--other-code"), negative="")] = False
@@ -122,6 +125,8 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
         raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
     if flags.measure is not None and not flags.knockout:
         raise SpecError("--measure is that of --knockout; add it, or leave --measure out")
+    if flags.refit_each and not flags.knockout:
+        raise SpecError("--refit-each is for --knockout; add it, or leave --refit-each out")
     if flags.by is None and not flags.lm_eval and not flags.knockout:
         raise SpecError(
             "evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK..., or --knockout"
@@ -161,7 +166,7 @@ def _find_knockouts(
     from ablate.runners.posthoc.evaluate import Result
     from ablate.runners.posthoc.planned_knockouts import find_knockouts
 
-    found = find_knockouts(store, [each.key for each in models], flags.measure)
+    found = find_knockouts(store, [each.key for each in models], flags.measure, refit_each=flags.refit_each)
     results += [
         Result(trial, "knockout", None, "failed", message=str(error), problem=error)
         for trial, error in found.problems.items()

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from ablate.grid.frozen import FROZEN, FrozenDict
 from ablate.grid.measure import Measure
-from ablate.grid.spec import Name, Spec
+from ablate.grid.spec import Added, Name, Spec
 from ablate.runners.tasks.task import Measurements
 from ablate.variants import Operator
 from ablate.variants.granularity import Axis, Granularity, name_axes
@@ -37,6 +37,8 @@ class Knockout(Spec):
 
     The level is the granularity that it is compared with.
     """
+    refit: Annotated[bool, Added()] = False
+    """True to fit a temperature and an output size of every head after each of `sets`, and to measure nothing else."""
 
     @field_validator("sets")
     @classmethod
@@ -54,6 +56,12 @@ class Knockout(Spec):
         """Return the knock-outs of both, which are of one measure."""
         sets = dict.fromkeys((*self.sets, *other.sets))
         return self.changed(sets=tuple(sets), means={**other.means, **self.means})
+
+    def refits(self) -> Self | None:
+        """Return the refits after each of `sets` but that of all components, which has one; None if there is none."""
+        everything = {stage for each in self.sets for stage in each}
+        single = tuple(each for each in self.sets if {*each} != everything)
+        return self.changed(sets=single, means={}, refit=True) if single else None
 
     def means_by_level(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
         """Return `means` apart for each "stage-level", by "stage.field"."""

@@ -139,7 +139,7 @@ def _evaluate_trial(
     changed = _find_changes(trained, store, wanted, tell)
     own = {each.key for each in trained.trial.evaluations}
     for spec in missing:
-        if spec.key in own or (isinstance(spec, Knockout) and _is_recorded(store, kept.key, spec)):
+        if spec.key in own or (isinstance(spec, Knockout) and not spec.refit and _is_recorded(store, kept.key, spec)):
             words = "it is part of the trial and was made by its training"
             yield Result(kept.key, spec.label, spec.key, "own", message=words)
             continue

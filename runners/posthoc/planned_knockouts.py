@@ -22,8 +22,11 @@ class Found(NamedTuple):
     problems: Mapping[str, AblateError]
 
 
-def find_knockouts(store: Store, trials: Collection[str], measure: str | None) -> Found:
-    """Plan knock-outs of `measure`, written as in commands; None: that of each grid."""
+def find_knockouts(store: Store, trials: Collection[str], measure: str | None, *, refit_each: bool = False) -> Found:
+    """Plan knock-outs of `measure`, written as in commands; None: that of each grid.
+
+    With `refit_each`, a plan of the refits after each knock-out follows.
+    """
     query = "SELECT DISTINCT grid, cell, trial FROM grid_trial WHERE list_contains($trials, trial) ORDER BY ALL"
     listed = store.sql(query, {"trials": list(trials)})
     planned: dict[str, dict[tuple[object, ...], Knockout]] = {}
@@ -41,8 +44,11 @@ def find_knockouts(store: Store, trials: Collection[str], measure: str | None) -
                 of = planned.setdefault(trial, {})
                 place = (cells[cell].name, *sorted(cells[cell].point.items()))
                 of[place] = of[place].join(cells[cell]) if place in of else cells[cell]
+    refits = {
+        trial: [own for each in of.values() if refit_each and (own := each.refits())] for trial, of in planned.items()
+    }
     return Found(
-        {trial: list(each.values()) for trial, each in planned.items()},
+        {trial: [*each.values(), *refits[trial]] for trial, each in planned.items()},
         {trial: error for trial, error in problems.items() if trial not in planned},
     )
 

@@ -10,6 +10,7 @@ the items' own changes. The changes are
     mean-<stage>-<level>
                      the numbers of the stage are replaced by their mean over the axes that `Knockout.means` leaves out
     refit            as for all, then a temperature and an output size of every head are fitted (`refit.py`)
+    refit-<stages>   the same after these stages, if it is asked for
 
 A measure that training logs, such as the loss, is taken on the last training batches; items are then sequences.
 """
@@ -87,7 +88,7 @@ def knock_out(subject: Subject, refitted: Callable[[float], None]) -> Iterator[M
     own = _measure(subject, asked)
     if own is None:
         return
-    if len(name := row_name(["none"], asked.name)) <= MOST_NAME:
+    if not asked.refit and len(name := row_name(["none"], asked.name)) <= MOST_NAME:
         yield own._replace(name=name)
     checked = subject._replace(predict=_FinitePredict(subject.predict))
     for changes, changed in _changes(checked, refitted):
@@ -117,6 +118,10 @@ def _changes(
     """Yield what changes the model, with the names of the change."""
     model, asked = subject.model, subject.trial.execution.knockout
     assert asked is not None
+    if asked.refit:
+        for stages in asked.sets:
+            yield [f"refit-{'+'.join(stages)}"], _refit(subject, stages, refitted)
+        return
     everything = [stage for block in model.blocks() for stage in changed_stages(block.attention.operator)]
     for stages in asked.sets:
         yield ["+".join(stages), *(["all"] if {*everything} <= {*stages} else [])], model.knock_out(stages)

@@ -145,15 +145,15 @@ class KnockedOut(NamedTuple):
     def _are_on(self, cell: str, base: str, stages: Collection[str]) -> Check:
         results, refits, gone, alone = [], [], set[str](), list[str]()
         for arm in (cell, base):
-            sets = _by_stages(self.rows[arm])
+            sets, refitted = _by_stages(self.rows[arm]), _by_refit(self.rows[arm])
             parts = [part for part in sets if not part.isdisjoint(stages) and not any(other < part for other in sets)]
             if parts:
                 touched = frozenset[str]().union(*parts)
                 gone |= touched
                 results.append(self._describe(arm, sets[touched]) if touched in sets else _UNKNOWN)
-                alone += [f"{_list(part)} {self._describe(arm, sets[part]).word}" for part in parts if len(parts) > 1]
-                if touched == frozenset[str]().union(*sets) and "refit" in self.rows[arm]:
-                    refits.append(self._left_by_refit(arm))
+                alone += self._tell_each(arm, parts)
+                if touched in refitted:
+                    refits.append(self._left_by_refit(arm, refitted[touched]))
         if not results or _UNKNOWN in results:
             return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
         if any(math.isnan(each.low) for each in results):
@@ -170,14 +170,25 @@ class KnockedOut(NamedTuple):
         if not result.word.startswith("on"):
             return Check("on", "unknown", f"{told}: {_tell(result, result.word)}", result.low, result.word)
         if len(refits) == len(results) and all(most < self.band for _, most in refits):
-            left, word = max(refits)[0], f"{result.word}, but no more than a temperature and a size"
+            left, word = max(refits)[0], f"{result.word}, {_A_SCALE}"
             words = f"{told}; one temperature and one size per head, fitted, leave {left:.2g} of it: {word}"
             return Check("on", "yes", words, left, word)
         return Check("on", "yes", f"{told}: {result.word}", result.low, result.word)
 
-    def _left_by_refit(self, arm: str) -> tuple[float, float]:
+    def _tell_each(self, arm: str, parts: Sequence[frozenset[str]]) -> list[str]:
+        """Each of several components alone, with what a refit leaves of it if all runs have one."""
+        sets, refitted = _by_stages(self.rows[arm]), _by_refit(self.rows[arm])
+        told = []
+        for part in parts if len(parts) > 1 else ():
+            word: str = self._describe(arm, sets[part]).word
+            left, most = self._left_by_refit(arm, refitted[part]) if part in refitted else (math.inf, math.inf)
+            if math.isfinite(left) and word.startswith("on"):
+                word += f", {_A_SCALE} ({left:.2g} left)" if most < self.band else f" ({left:.2g} left by a refit)"
+            told.append(f"{_list(part)} {word}")
+        return told
+
+    def _left_by_refit(self, arm: str, rows: Mapping[int, Change]) -> tuple[float, float]:
         """The largest change that a refit leaves, and that with two standard errors over items; inf if unknown."""
-        rows = self.rows[arm]["refit"]
         if not self.seeds.get(arm, frozenset()) <= rows.keys():
             return math.inf, math.inf
         changes, errors = self._scaled(rows.values())
@@ -209,6 +220,7 @@ def _tell(result: KnockoutResult, word: str) -> str:
 
 
 _WORDS: Final = {"visible": "limit of visible keys", "extra": "extra keys", "merge": "merge of signals"}
+_A_SCALE: Final = "but no more than a temperature and a size"
 _OTHERS: Final = ("none", "all", "refit", "uniform")
 
 
@@ -218,7 +230,15 @@ def _stages(name: str) -> frozenset[str]:
 
 def _by_stages(rows: Rows) -> dict[frozenset[str], Mapping[int, Change]]:
     """The knock-outs by the stages that were left out."""
-    return {_stages(name): each for name, each in rows.items() if name not in _OTHERS and not name.startswith("mean-")}
+    others = ("mean-", "refit-")
+    return {_stages(name): each for name, each in rows.items() if name not in _OTHERS and not name.startswith(others)}
+
+
+def _by_refit(rows: Rows) -> dict[frozenset[str], Mapping[int, Change]]:
+    """The refits by the stages that were left out before; that of all comes with every trial, others on request."""
+    every = {frozenset[str]().union(*_by_stages(rows)): rows["refit"]} if "refit" in rows else {}
+    single = {name.removeprefix("refit-"): each for name, each in rows.items() if name.startswith("refit-")}
+    return every | {_stages(name): each for name, each in single.items()}
 
 
 def _list(stages: Iterable[str]) -> str:

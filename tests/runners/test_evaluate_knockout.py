@@ -15,7 +15,7 @@ from ablate.runners.trial import Trial
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
 from ablate.store.store import Store
-from ablate.variants import LogCount, Number, Operator, softmax
+from ablate.variants import LogCount, Number, Operator, gated_heads, softmax
 
 MEASURE = Measure(name="validation_loss", scale="linear", rope=0.03)
 
@@ -91,6 +91,22 @@ def test_what_training_measured_is_not_measured_again(planned: Path, capsys: pyt
     assert evaluate(planned, "grid=g", "--knockout", "--json") == 0
     assert [each["outcome"] for each in json.loads(capsys.readouterr().out)["data"]] == ["own"] * 3
     assert knocked(planned) == before
+
+
+def test_a_refit_of_each_component_is_made_on_request_only(tmp_path: Path) -> None:
+    two = margin("layer").changed(output_gate=gated_heads().output_gate)
+    axis = over("operator", [softmax(), margin("layer"), two], labels=["softmax", "margin", "two"])
+    grid = make_grid().changed(axes=[axis])
+    campaign = train(tmp_path, grid)
+    before = knocked(campaign)
+    assert evaluate(campaign, "grid=g", "--refit-each") == 2
+    assert evaluate(campaign, "grid=g", "--knockout", "--refit-each") == 0
+    added = [row for row in knocked(campaign) if row not in before]
+    assert sorted(row[2].split(".")[1] for row in added) == ["refit-margin", "refit-output_gate"]
+    assert len(knocked(campaign)) == len(before) + 2
+    assert all(row[6] >= 0 and row[5] == 24 for row in added)
+    assert evaluate(campaign, "grid=g", "--knockout", "--refit-each", "--again") == 0
+    assert [row for row in knocked(campaign) if row not in before] == added
 
 
 def test_another_measure(campaign: Path) -> None:

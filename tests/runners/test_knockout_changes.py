@@ -25,6 +25,7 @@ from ablate.variants import (
     Transformer,
     differential,
     fox,
+    gated_heads,
     gpt2,
     integral,
     principled,
@@ -32,7 +33,7 @@ from ablate.variants import (
     softmax,
     ssa,
 )
-from ablate.variants.model.knockout import changed_stages
+from ablate.variants.model.knockout import changed_stages, components
 
 LOSS = Measure(name="loss", scale="linear", rope=0.03)
 MEASURED = "validation_loss"
@@ -92,6 +93,24 @@ def test_what_is_a_temperature_returns_in_the_refit(operator: Operator) -> None:
     rows = {name.split(".")[1]: row[2] for name, row in found.knocked().items()}
     assert rows["all"] > 0.03
     assert abs(rows["refit"]) <= 0.002
+
+
+@pytest.mark.parametrize("operator", [WARM, integral(signals=4)], ids=["temperature", "integral"])
+def test_what_is_a_temperature_returns_in_a_refit_of_its_own(operator: Operator) -> None:
+    """A gate beside it is no temperature: it stays where the temperature goes alone, and is missed where it goes."""
+    gated = LONGER.changed(operator=operator.changed(name="", output_gate=gated_heads().output_gate))
+    parts = components(gated.operator)
+    asked = Knockout(name=MEASURED, sets=(*parts, changed_stages(gated.operator)))
+    weights = run(gated).weights
+    alone = asked.refits()
+    assert alone is not None
+    assert alone.sets == parts
+    rows = {**changes(gated, load(gated, weights), asked), **changes(gated, load(gated, weights), alone)}
+    (scale,) = (part for part in parts if part != ("output_gate",))
+    assert rows["+".join(scale)] > 0.03
+    assert rows[f"refit-{'+'.join(scale)}"] <= 0.002
+    assert 0.002 < rows["refit-output_gate"] < rows["output_gate"]
+    assert rows["refit"] > 0.002
 
 
 def test_what_is_no_temperature_does_not_return() -> None:

@@ -65,6 +65,32 @@ def test_a_refit_within_the_band_is_no_more_than_a_scale() -> None:
     assert compare({**rows, "refit": (0.01, 0.04, 0.0)}).word == "on"
 
 
+def test_a_refit_of_one_component_decides_where_only_it_differs() -> None:
+    both, gated = operator(gate={"kind": "sigmoid"}, margin=margin()), operator(gate={"kind": "sigmoid"})
+    ours = {**USED, "gate": ON, "margin": ON, "gate+margin": ON, "all": ON, "refit": ON}
+    theirs = {**USED, "gate": ON, "all": ON}
+    assert compare(ours, theirs, operators=(both, gated)).word == "on"
+    singly = {**ours, "refit-margin": (0.01, -0.02, 0.0), "refit-gate": ON}
+    decided = compare(singly, theirs, operators=(both, gated))
+    assert decided.word == compare({**USED, "margin": ON, "all": ON, "refit": (0.02,) * 3}).word
+    assert decided.number == pytest.approx(0.02)
+    whole = compare(singly, operators=(both, SOFTMAX))  # all of it together decides, and each alone is told
+    assert (whole.word, whole.number) == ("on", pytest.approx(0.04))
+    assert "0.02 " in whole.reason
+
+
+def test_refits_of_some_runs_say_nothing_of_all() -> None:
+    sizes = {"none": OWN, "gate": 0.3, "margin": 0.3, "gate+margin": 0.3, "all": 0.3, "refit": 0.3}
+    rows = {name: {seed: Change(OWN, size, 0.0, 100) for seed in (0, 1)} for name, size in sizes.items()}
+    both, compared = operator(gate={"kind": "sigmoid"}, margin=margin()), {"cell": rows, "base": {"none": {}}}
+    some = {**compared, "cell": {**rows, "refit-margin": {0: Change(OWN, 0.0, 0.0, 100)}}}
+    checks = [
+        KnockedOut(LOSS, of, {"cell": both, "base": SOFTMAX}, {"cell": {0, 1}}).compare("cell", "base")
+        for of in (compared, some)
+    ]
+    assert checks[0] == checks[1]
+
+
 def test_of_several_components_those_in_which_both_differ_decide() -> None:
     both = operator(gate={"kind": "sigmoid"}, margin=margin())
     gated = operator(gate={"kind": "sigmoid"})
