@@ -22,6 +22,12 @@ VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
 CLEAR_ROOMS = (
     "dashboards/figures/",
     "grid/",
+    "runners/evaluations/",
+    "runners/optimisers/",
+    "runners/posthoc/",
+    "runners/probes/",
+    "runners/tasks/",
+    "runners/training/",
     "store/",
     "variants/",
 )

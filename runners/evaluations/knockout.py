@@ -65,11 +65,11 @@ class Knockout(Spec):
 
     def means_by_level(self) -> dict[str, dict[str, tuple[Axis, ...]]]:
         """Return `means` apart for each "stage-level", by "stage.field"."""
-        found: dict[str, dict[str, tuple[Axis, ...]]] = {}
+        by_level: dict[str, dict[str, tuple[Axis, ...]]] = {}
         for name, axes in self.means.items():
             level, _, field = name.partition(".")
-            found.setdefault(level, {})[f"{level.partition('-')[0]}.{field}"] = axes
-        return found
+            by_level.setdefault(level, {})[f"{level.partition('-')[0]}.{field}"] = axes
+        return by_level
 
 
 def plan_knockout(
@@ -101,12 +101,12 @@ def plan_knockout(
 
 def find_levels(operators: Iterable[Operator]) -> Levels:
     """Collect the granularities of all stages of `operators` that have numbers."""
-    found = defaultdict[tuple[Any, ...], set[Axes]](set)
+    levels = defaultdict[tuple[Any, ...], set[Axes]](set)
     for operator in dict.fromkeys(operators):
         for stage, choice in operator.stages().items():
             if choice.numbers():
-                found[_apart_from_numbers(stage, choice)].add(_axes(choice))
-    return found
+                levels[_apart_from_numbers(stage, choice)].add(_axes(choice))
+    return levels
 
 
 def _coarser(stage: str, choice: Stage, levels: Levels) -> dict[str, dict[str, tuple[Axis, ...]]]:
@@ -114,15 +114,15 @@ def _coarser(stage: str, choice: Stage, levels: Levels) -> dict[str, dict[str, t
     own, numbers = _axes(choice), choice.numbers()
     known = levels.get(_apart_from_numbers(stage, choice), set()) if numbers else set()
     coarser = [each for each in known if all(set(its) <= set(mine) for its, mine in zip(each, own, strict=True))]
-    found = {}
+    by_level = {}
     for level in sorted(coarser, key=lambda each: (sum(map(len, each)), each)):
         left = dict(zip(numbers, level, strict=True))
         for field, number in numbers.items():
             if isinstance(number, ByDepth) and "layer" in number.per:  # a constant one differs by layer, too
                 left[field] = ("layer", *(axis for axis in left[field] if axis != "layer"))
         if left := {field: axes for field, axes in left.items() if set(axes) < set(numbers[field].per)}:
-            found[_name_level(level)] = left
-    return found
+            by_level[_name_level(level)] = left
+    return by_level
 
 
 def _name_level(level: Axes) -> str:

@@ -106,12 +106,12 @@ class _OrthogonalMomentum(torch.optim.Optimizer):
 
     def _update(self, vector: Tensor) -> Tensor:
         pieces = torch.split(vector, [outputs * inputs for outputs, inputs in self._shapes])
-        dtype, found = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
+        dtype, updates = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
         for (outputs, inputs), places in self._alike.items():
             matrices = torch.stack([pieces[at].view(outputs, inputs) for at in places])
             update = orthogonalise(matrices, self._spec.rounds, dtype).to(vector.dtype)
-            found |= zip(places, (update * self._spec.size(outputs, inputs)).flatten(1).unbind(), strict=True)
-        return torch.cat([found[at] for at in range(len(self._shapes))])
+            updates |= zip(places, (update * self._spec.size(outputs, inputs)).flatten(1).unbind(), strict=True)
+        return torch.cat([updates[at] for at in range(len(self._shapes))])
 
 
 def orthogonalise(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ablate.grid import spec_error
 from ablate.grid.errors import SpecError
-from ablate.runners.probes.probe import Probe, Probed, ProbeInput, Probing, look, probe_model, require_long_enough
+from ablate.runners.probes.probe import Probe, Probed, ProbeInput, Probing, probe_model, require_long_enough, run_probes
 from ablate.runners.tasks.distillation.hugging_face_model import HuggingFaceModel
 from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.task import Task
@@ -77,7 +77,7 @@ def probe_checkpoint(
     with campaign.start(grid, label=label, seed=0, config=config) as run:
         checkpoint: Any = _Checkpoint(source.open(task).model, source.name())
         seen = ProbeInput(checkpoint, task, probe_model(task.open(), probing), 0, ())
-        for each in look(probing, seen):
+        for each in run_probes(probing, seen):
             if isinstance(each, Probed):
                 run.probe(0, each.name, each.value, layer=each.layer, head=each.head, point=each.point)
 
@@ -116,10 +116,10 @@ class _Checkpoint:
             value: Tensor,
             attention_mask: Tensor | None,
             scaling: float | None = None,
-            **given: Any,
+            **options: Any,
         ) -> tuple[Tensor, Tensor]:
             del module
-            self._require_plain(given, attention_mask, plain)
+            self._require_plain(options, attention_mask, plain)
             groups, root = query.shape[1] // key.shape[1], math.sqrt(query.shape[-1])
             q = query if scaling is None else query * (scaling * root)  # the definition divides by the root
             heads = Heads(q, key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1), mask)
@@ -143,9 +143,9 @@ class _Checkpoint:
         for layer, trace in enumerate(traces):
             yield LayerTrace(layer, softmax(), trace, streams[layer], streams[layer + 1])
 
-    def _require_plain(self, given: dict[str, Any], mask: Tensor | None, plain: Tensor) -> None:
+    def _require_plain(self, options: dict[str, Any], mask: Tensor | None, plain: Tensor) -> None:
         rule = "probes of a checkpoint need causal softmax attention"
-        for name, value in given.items():
+        for name, value in options.items():
             if name not in _HARMLESS and value is not None:
                 raise SpecError(f"{rule}; that of {self._name} has {name}; use another model")
         if mask is not None and not torch.equal(mask.bool().expand(-1, -1, *plain.shape), plain.expand_as(mask)):

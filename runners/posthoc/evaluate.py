@@ -164,7 +164,7 @@ def _judge(
             return _describe_failure(key, spec.label, spec.key, error)
         began = time.perf_counter()
         if isinstance(spec, Knockout):
-            found, data = _knock_out(trained, spec), None
+            measured, data = _knock_out(trained, spec), None
         else:
             trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
             trained = replace(trained, trial=trial, sources=codes.sources(trial))
@@ -172,10 +172,10 @@ def _judge(
             planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in judge.subjects.items()}}
             rows = frozenset((name, coordinates(point)) for name, points in planned.items() for point in points)
             _require_new(store, place, rows, again=wanted.again)
-            found, data = trained.evaluate(judge)
+            measured, data = trained.evaluate(judge)
         result = records.EvaluationRecord(
-            [each for each in found if isinstance(each, Measurements)],
-            [each for each in found if isinstance(each, Items)],
+            [each for each in measured if isinstance(each, Measurements)],
+            [each for each in measured if isinstance(each, Items)],
             time.perf_counter() - began,
             data,
         )
@@ -187,13 +187,13 @@ def _judge(
 
 
 def _knock_out(trained: TrainedModel, asked: Knockout) -> list[Measurements | Items]:
-    found = trained.knock_out(asked)
-    if not found:
+    measured = trained.knock_out(asked)
+    if not measured:
         raise SpecError(
             f"trial {trained.kept.key[:8]} itself neither evaluates nor logs {row_words(asked.name, asked.point)}; "
             "name a measure of its task or its evaluations with --measure"
         )
-    return found
+    return measured
 
 
 def _is_recorded(store: Store, trial: str, asked: Knockout) -> bool:

@@ -15,14 +15,16 @@ from ablate.store.store import Store
 from ablate.variants import Operator, Placement
 
 
-class Found(NamedTuple):
+class PlannedKnockouts(NamedTuple):
     """Knock-outs by trial, and why other trials have none."""
 
     planned: Mapping[str, Sequence[Knockout]]
     problems: Mapping[str, AblateError]
 
 
-def find_knockouts(store: Store, trials: Collection[str], measure: str | None, *, refit_each: bool = False) -> Found:
+def find_knockouts(
+    store: Store, trials: Collection[str], measure: str | None, *, refit_each: bool = False
+) -> PlannedKnockouts:
     """Plan knock-outs of `measure`, written as in commands; None: that of each grid.
 
     With `refit_each`, a plan of the refits after each knock-out follows.
@@ -47,7 +49,7 @@ def find_knockouts(store: Store, trials: Collection[str], measure: str | None, *
     refits = {
         trial: [own for each in of.values() if refit_each and (own := each.refits())] for trial, of in planned.items()
     }
-    return Found(
+    return PlannedKnockouts(
         {trial: [*each.values(), *refits[trial]] for trial, each in planned.items()},
         {trial: error for trial, error in problems.items() if trial not in planned},
     )
@@ -57,8 +59,8 @@ def _plan_grid(store: Store, grid: str, measure: str | None) -> dict[str, Knocko
     header = store.grid(grid)
     own = header["measure"]
     if measure is not None:
-        found = find_measure(store, grid, measure)
-        own = {"name": found.name, "point": found.point}
+        chosen = find_measure(store, grid, measure)
+        own = {"name": chosen.name, "point": chosen.point}
     if own is None:
         return {}
     several = header.get("baselines") or {}
@@ -75,12 +77,12 @@ def _operators(store: Store, grid: str) -> dict[str, Sequence[Operator]]:
         """,
         {"grid": grid},
     )
-    found: dict[str, Sequence[Operator]] = {}
+    operators: dict[str, Sequence[Operator]] = {}
     for cell, text in listed.rows():
         spec = json.loads(text)
         try:
             operator, placement = Operator.model_validate(spec["operator"]), Placement.model_validate(spec["placement"])
         except ValidationError as error:
             raise spec_error(error, "Operator") from error
-        found[cell] = placement.operators(operator, spec["model"]["layers"])
-    return found
+        operators[cell] = placement.operators(operator, spec["model"]["layers"])
+    return operators

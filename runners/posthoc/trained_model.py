@@ -134,8 +134,8 @@ def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedMod
 
 def find_changed_code(trained: TrainedModel) -> list[str]:
     """List the definitions of the trial that changed since its training, or ["everything"] if that is unknown."""
-    found = changed_since(trained.kept.state, trained.kept.number, trained.sources)
-    return ["everything"] if found is None else found
+    changed = changed_since(trained.kept.state, trained.kept.number, trained.sources)
+    return ["everything"] if changed is None else changed
 
 
 def compare_with_training(trained: TrainedModel, store: Store) -> Sequence[ValueDifference]:

@@ -150,7 +150,7 @@ def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
         )
 
 
-def look(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
+def run_probes(probing: Probing, seen: ProbeInput, *, diverged: bool = False) -> Found:
     """Yield the records of all probes, or of those for divergence; SpecError if two records have one place."""
     taken: dict[tuple[object, ...], Probe] = {}
 

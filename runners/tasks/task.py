@@ -95,9 +95,9 @@ class ItemMeasurements(Measurements):
 
     @classmethod
     def of(cls, measured: Measurements, values: Tensor) -> "ItemMeasurements":
-        found = cls(*measured)
-        found.values = values
-        return found
+        measurements = cls(*measured)
+        measurements.values = values
+        return measurements
 
 
 class Items(NamedTuple):

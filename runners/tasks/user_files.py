@@ -7,23 +7,23 @@ from typing import TypeVar
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 
-Found = TypeVar("Found")
-OfFile = Callable[[Path], Found]
+Content = TypeVar("Content")
+OfFile = Callable[[Path], Content]
 
 
-def cache_by_file(entries: int) -> Callable[[OfFile[Found]], OfFile[Found]]:
+def cache_by_file(entries: int) -> Callable[[OfFile[Content]], OfFile[Content]]:
     """Cache a function of a file for the last `entries` files; a changed file is read again."""
 
-    def decorate(function: OfFile[Found]) -> OfFile[Found]:
+    def decorate(function: OfFile[Content]) -> OfFile[Content]:
         @lru_cache(maxsize=entries)
-        def as_of(path: Path, mtime_ns: int, size: int) -> Found:
+        def as_of(path: Path, mtime_ns: int, size: int) -> Content:
             del mtime_ns, size  # a file that changed is another entry
             return function(path)
 
-        def read_cached(path: Path) -> Found:
+        def read_cached(path: Path) -> Content:
             try:
-                about = path.stat()
-                return as_of(path, about.st_mtime_ns, about.st_size)
+                status = path.stat()
+                return as_of(path, status.st_mtime_ns, status.st_size)
             except OSError as error:
                 raise unreadable(path, error) from error
 

@@ -109,8 +109,8 @@ def compiles(trial: Trial, device: torch.device) -> bool:
 def _missing(device: torch.device) -> str | None:
     """Name the compiler or package that is missing on this machine."""
     cuda = device.type == "cuda"
-    given = os.environ.get("CC" if cuda else "CXX")
-    if not any(map(shutil.which, [given] if given else ["gcc", "clang"] if cuda else ["g++", "clang++"])):
+    compiler = os.environ.get("CC" if cuda else "CXX")
+    if not any(map(shutil.which, [compiler] if compiler else ["gcc", "clang"] if cuda else ["g++", "clang++"])):
         return f"a C{'' if cuda else '++'} compiler (gcc, clang or the one that {'CC' if cuda else 'CXX'} names)"
     return "the package triton" if cuda and find_spec("triton") is None else None
 

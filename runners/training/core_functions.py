@@ -95,16 +95,16 @@ class CoreFunctions:
 
     def changed(self) -> list[str]:
         """Return the names of functions that differ; add the modules loaded since, as they are."""
-        found = []
+        differing = []
         for place, space in enumerate(self._spaces):
             if not space.is_unchanged():
                 names = [space.full_name(name) for name, _ in space.changed()]
-                found += names
+                differing += names
                 if not names:  # a submodule was loaded, or a value that is no function was set
-                    self._spaces[place] = _look(space.owner)
+                    self._spaces[place] = _namespace(space.owner)
         if len(sys.modules) != self._loaded:
             self._extend()
-        return found
+        return differing
 
     def restore(self, leave: Collection[str] = ()) -> None:
         """Put back the functions that differ, except those named in `leave`."""
@@ -115,23 +115,23 @@ class CoreFunctions:
 
     def retake(self) -> None:
         """Take the functions as they are now."""
-        self._spaces = [each if each.is_unchanged() else _look(each.owner) for each in self._spaces]
+        self._spaces = [each if each.is_unchanged() else _namespace(each.owner) for each in self._spaces]
 
     def _extend(self) -> None:
         self._loaded = len(sys.modules)
         for name, module in sys.modules.copy().items():  # other threads import; a list of items is not made at once
             if name not in self._seen and (name in _MODULES or name.startswith(_PACKAGES)):
                 self._seen.add(name)
-                self._spaces += map(_look, (module, *_classes(module)))
+                self._spaces += map(_namespace, (module, *_classes(module)))
 
 
 def _classes(module: ModuleType) -> list[type]:
     """Return the classes that a module defines and that can be changed, as those of C cannot."""
-    found = [value for value in vars(module).copy().values() if isinstance(value, type)]
-    return [each for each in found if each.__module__ == module.__name__ and each.__flags__ & _HEAP_TYPE]
+    classes = [value for value in vars(module).copy().values() if isinstance(value, type)]
+    return [each for each in classes if each.__module__ == module.__name__ and each.__flags__ & _HEAP_TYPE]
 
 
-def _look(owner: Any) -> _Namespace:
+def _namespace(owner: Any) -> _Namespace:
     now = vars(owner)
     kept = now.copy()
     return _Namespace(owner, now, list(kept), list(kept.values()))

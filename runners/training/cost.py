@@ -61,14 +61,14 @@ class Cost:
         if graphs > self._graphs:
             self._graphs, self._compile_s = graphs, self._compile_s + seconds
             self._compiling[self._drawn] += 1
-        self._energy.look()
+        self._energy.read_if_due()
 
     def entries(self, seconds: Mapping[str, float], *, measure: bool = True) -> dict[str, float]:
         """Return the cost so far, with the peak of the device if `measure`; empty on ranks other than 0."""
         if self._world.place.rank:
             return {}
         device, gpus = self._world.device, self._trial.execution.gpus
-        found: dict[str, float | None] = {
+        costs: dict[str, float | None] = {
             "steps": self._shapes.total(),
             "tokens": _tokens(self._shapes),
             **seconds,
@@ -77,11 +77,11 @@ class Cost:
             "flops": flops(self._trial, self._shapes),
         }
         if self._graphs:
-            found |= {"graphs": self._graphs, "compile_s": self._compile_s}
-            found |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
+            costs |= {"graphs": self._graphs, "compile_s": self._compile_s}
+            costs |= {"compile_tokens": _tokens(self._compiling), "compile_flops": flops(self._trial, self._compiling)}
         peak = peak_flops_per_s(device, self._trial.training.precision, measure=measure and seconds["train_s"] > LONG_S)
-        found["peak_flops_per_s"] = None if peak is None else peak * gpus
-        return {name: value for name, value in found.items() if value is not None}
+        costs["peak_flops_per_s"] = None if peak is None else peak * gpus
+        return {name: value for name, value in costs.items() if value is not None}
 
 
 def _tokens(shapes: Mapping[Shape, int]) -> int:

@@ -18,11 +18,11 @@ def fix_workspace(device: torch.device, *, wanted: bool) -> None:
     """Set cuBLAS's workspace before the first product; EnvironmentProblem if `wanted` and the user set another."""
     if device.type != "cuda":
         return
-    given = os.environ.setdefault(_CUBLAS, _FIXED[0])
-    if wanted and given not in _FIXED:
+    workspace = os.environ.setdefault(_CUBLAS, _FIXED[0])
+    if wanted and workspace not in _FIXED:
         raise EnvironmentProblem(
             f"execution.deterministic needs {_CUBLAS}={' or '.join(_FIXED)} on CUDA from the start of a process; it is "
-            f"{given}; unset it and start anew"
+            f"{workspace}; unset it and start anew"
         )
 
 
@@ -33,16 +33,16 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
         yield
         return
     mode, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    given = os.environ.get(_CUBLAS)
+    workspace = os.environ.get(_CUBLAS)
     try:
         torch.use_deterministic_algorithms(mode=True)
-        if given not in _FIXED:
+        if workspace not in _FIXED:
             os.environ[_CUBLAS] = _FIXED[0]
         with cudnn.flags(enabled=cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=cudnn.allow_tf32):
             yield
     finally:
         torch.use_deterministic_algorithms(mode=mode, warn_only=warns)
-        if given is None:
+        if workspace is None:
             os.environ.pop(_CUBLAS, None)
         else:
-            os.environ[_CUBLAS] = given
+            os.environ[_CUBLAS] = workspace

@@ -79,17 +79,17 @@ class Energy:
 
     def __init__(self, meters: Sequence[Meter] | None) -> None:
         self._meters = meters
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
 
-    def look(self) -> None:
-        if self._meters is not None and time.monotonic() - self._looked >= LOOK_S:
+    def read_if_due(self) -> None:
+        if self._meters is not None and time.monotonic() - self._read_at >= LOOK_S:
             self.joules()
 
     def joules(self) -> float | None:
         """Return the joules used so far; None once a counter could not be read."""
         if self._meters is None:
             return None
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
         try:
             return sum(meter.joules() for meter in self._meters)
         except (OSError, ValueError, pynvml.NVMLError):

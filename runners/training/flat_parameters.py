@@ -77,15 +77,15 @@ class Flat:
 
 def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
     """Map the id of each weight matrix of the layers to the numbers of rows of the matrices stacked in it."""
-    found: dict[int, list[int]] = {}
+    rows: dict[int, list[int]] = {}
     for block in model.blocks():
-        found |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}
+        rows |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}
         attention = block.attention
         heads = (attention.heads, attention.key_heads)
-        found[id(attention.qkv.weight)] = [attention.channels * count for count in (*heads, attention.key_heads)]
+        rows[id(attention.qkv.weight)] = [attention.channels * count for count in (*heads, attention.key_heads)]
         if attention.gate is not None:
-            found[id(attention.gate.weight)] = [attention.gate_channels * count for count in heads]
-    return found
+            rows[id(attention.gate.weight)] = [attention.gate_channels * count for count in heads]
+    return rows
 
 
 @torch.no_grad()

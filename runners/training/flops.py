@@ -83,26 +83,26 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        given = dict(kwargs or {})
-        result = function(*args, **given) if function.is_view else _compute(function, args, given)
+        keywords = dict(kwargs or {})
+        result = function(*args, **keywords) if function.is_view else _compute(function, args, keywords)
         kind = function.overloadpacket
         if kind is _FUSED:
             self.flops += sdpa_flop_count(*(each.shape for each in args[:3]))  # type: ignore[no-untyped-call]
         elif kind is _FUSED_BACKWARD:
             self.flops += sdpa_backward_flop_count(*(each.shape for each in args[:4]))  # type: ignore[no-untyped-call]
         elif kind in flop_registry:
-            self.flops += flop_registry[kind](*args, **given, out_val=result)
+            self.flops += flop_registry[kind](*args, **keywords, out_val=result)
         return result
 
 
-def _compute(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
-    """Call `function(*args, **given)`, or rebuild its cached results. The function must not return views."""
-    key = None if function._schema.is_mutable else _key((function, args, tuple(sorted(given.items()))))
+def _compute(function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """Call `function(*args, **keywords)`, or rebuild its cached results. The function must not return views."""
+    key = None if function._schema.is_mutable else _key((function, args, tuple(sorted(keywords.items()))))
     if key in _known:
         kind, metas = _known[key]
         made = [torch.empty_strided(shape, stride, dtype=dtype, device="meta") for shape, stride, dtype in metas]
         return made[0] if kind is Tensor else kind(made)
-    result = function(*args, **given)
+    result = function(*args, **keywords)
     tensors = result if isinstance(result, list | tuple) else (result,)
     if key is not None and len(_known) < _MOST and all(type(each) is Tensor and each.is_meta for each in tensors):
         _known[key] = type(result), tuple((tuple(each.shape), each.stride(), each.dtype) for each in tensors)
@@ -129,9 +129,9 @@ class _Fused(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if function is F.scaled_dot_product_attention and args[0].shape[-1] == args[2].shape[-1]:
-            mask = given["attn_mask"]
+            mask = keywords["attn_mask"]
             mask = None if mask is None else mask.detach()  # the kernel gives it no gradient, which has no products
-            return _FUSED(*args, 0.0, given["is_causal"], attn_mask=mask, scale=given["scale"])[0]
-        return function(*args, **given)
+            return _FUSED(*args, 0.0, keywords["is_causal"], attn_mask=mask, scale=keywords["scale"])[0]
+        return function(*args, **keywords)

@@ -182,8 +182,8 @@ def _measure_logged(subject: Subject, number: int, name: str) -> Measurements:
     trial, _, data, _, predict = subject
     values, terms = list[float](), list[int]()
     for part in last_batches(trial, data):
-        found, counted = once(predict, partial(_losses, data, predict, part.batch, number))
-        values, terms = values + found, terms + counted
+        losses, counted = once(predict, partial(_losses, data, predict, part.batch, number))
+        values, terms = values + losses, terms + counted
     weights = torch.tensor(terms, dtype=torch.float64)
     sums = torch.where(weights > 0, torch.tensor(values, dtype=torch.float64) * weights, 0)
     return over_ratio(name, sums, weights)

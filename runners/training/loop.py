@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ablate.runners.evaluations.evaluation import open_evaluations
 from ablate.runners.optimisers.optimiser import LR_SHARE
-from ablate.runners.probes.probe import NORMS, ProbeArray, ProbeInput, look, probe_model, require_long_enough
+from ablate.runners.probes.probe import NORMS, ProbeArray, ProbeInput, probe_model, require_long_enough, run_probes
 from ablate.runners.tasks.task import DIVERGED, Items, Measurements
 from ablate.runners.training.batch_parts import BatchPart, parts, require_finite
 from ablate.runners.training.compilation import Forward
@@ -220,7 +220,7 @@ class _TrainingRun:
                 self._surroundings.metrics(step, values)
             self._surroundings.progress(step, self._training.steps, loss)
             if diverged:
-                self._look_at_divergence(newest)
+                self._probe_divergence(newest)
                 raise Diverged(step, loss if not loss <= self._bound else math.nan)
 
     def _save(self, step: int) -> None:
@@ -243,20 +243,20 @@ class _TrainingRun:
             except EvaluationStopped:
                 self._seconds["evaluate_s"] += time.perf_counter() - began
                 return False
-            for found in measured:
-                if isinstance(found, Items):
-                    name, point, items, values = found
+            for row in measured:
+                if isinstance(row, Items):
+                    name, point, items, values = row
                     self._surroundings.items(step, name, point=point, items=items, values=values)
                 else:
-                    name, value, point, count, se = found
+                    name, value, point, count, se = row
                     self._surroundings.evaluation(step, name, value, point=point, items=count, se_items=se)
-            looked = time.perf_counter()
-            self._look(step)
+            evaluated = time.perf_counter()
+            self._probe(step)
         self._model.train()
         self._answers.clear()
         ended = time.perf_counter()
-        self._seconds["evaluate_s"] += looked - began
-        self._seconds["probe_s"] += ended - looked
+        self._seconds["evaluate_s"] += evaluated - began
+        self._seconds["probe_s"] += ended - evaluated
         return True
 
     def _measure(self, step: int) -> Iterator[Measurements | Items]:
@@ -277,24 +277,24 @@ class _TrainingRun:
     def _count_refit(self, seconds: float) -> None:
         self._refit_s += seconds
 
-    def _look(self, step: int, *, diverged: bool = False) -> None:
+    def _probe(self, step: int, *, diverged: bool = False) -> None:
         probing = self._trial.probing
         batch = probe_model(self._data, probing).to(self._device)
         seen = ProbeInput(self._model, self._trial.task, batch, step, self._norms)
         with self._mixed_precision():
-            for found in look(probing, seen, diverged=diverged):
-                if isinstance(found, ProbeArray):
-                    self._surroundings.artefact(step, found.name, found.arrays)
+            for record in run_probes(probing, seen, diverged=diverged):
+                if isinstance(record, ProbeArray):
+                    self._surroundings.artefact(step, record.name, record.arrays)
                 else:
-                    name, value, layer, head, point = found
+                    name, value, layer, head, point = record
                     self._surroundings.probe(step, name, value, layer=layer, head=head, point=point)
 
-    def _look_at_divergence(self, step: int) -> None:
+    def _probe_divergence(self, step: int) -> None:
         if self._world.place.rank:
             return
         began = time.perf_counter()
         with torch.inference_mode():
-            self._look(step, diverged=True)
+            self._probe(step, diverged=True)
         self._seconds["probe_s"] += time.perf_counter() - began
 
     def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -323,10 +323,10 @@ class _TrainingRun:
         }
 
     def _restore(self) -> int:
-        found = self._world.share_restored(self._surroundings.restore())
-        if found is None:
+        restored = self._world.share_restored(self._surroundings.restore())
+        if restored is None:
             return 0
-        step, state = found
+        step, state = restored
         try:
             self._model.load_state_dict(state["model"])
             self._optimiser.load_state_dict(state["optimiser"])

@@ -26,11 +26,11 @@ def use_means(
 
     Means over queries and tokens are those of the last training batches, without padding.
     """
-    found = _average(_sums(trial, model, data, predict, means), means)
+    averages = _average(_sums(trial, model, data, predict, means), means)
 
     def replace(layer: int, numbers: NumberValues, present: Tensor | None) -> NumberValues:  # noqa: ARG001
         own = {
-            name: mean.to(numbers[name]).expand_as(numbers[name]).contiguous() for name, mean in found[layer].items()
+            name: mean.to(numbers[name]).expand_as(numbers[name]).contiguous() for name, mean in averages[layer].items()
         }
         return {**numbers, **own}
 
@@ -44,15 +44,15 @@ def _sums(
     """Sum the numbers over the tokens of the last training batches, by layer."""
     totals: list[Sums] = [{} for _ in model.layers]
     for part in last_batches(trial, data):
-        for total, found in zip(totals, once(predict, partial(_sum, model, predict, part.batch, names)), strict=True):
-            for name, (values, count) in found.items():
+        for total, sums in zip(totals, once(predict, partial(_sum, model, predict, part.batch, names)), strict=True):
+            for name, (values, count) in sums.items():
                 before = total.get(name, (0.0, 0.0))
                 total[name] = (before[0] + values, before[1] + count)
     return totals
 
 
 def _sum(model: Transformer, predict: Predict, batch: Batch, names: Mapping[str, Sequence[Axis]]) -> list[Sums]:
-    found: list[Sums] = [{} for _ in model.layers]
+    sums: list[Sums] = [{} for _ in model.layers]
     operators = [block.attention.operator for block in model.blocks()]
 
     def watch(layer: int, numbers: NumberValues, present: Tensor | None) -> NumberValues:
@@ -60,22 +60,22 @@ def _sum(model: Transformer, predict: Predict, batch: Batch, names: Mapping[str,
             value, predicted = numbers[name].double(), operators[layer].numbers()[name].predicted
             there = torch.ones_like(value) * (present if predicted and present is not None else 1)
             over = (0, 2) if predicted else (0,)
-            found[layer][name] = ((value * there).sum(over, keepdim=True), there.sum(over, keepdim=True))
+            sums[layer][name] = ((value * there).sum(over, keepdim=True), there.sum(over, keepdim=True))
         return numbers
 
     with model.adjust_numbers(watch):
         predict(batch.inputs, batch.visible)
-    return [{name: (total.cpu(), count.cpu()) for name, (total, count) in each.items()} for each in found]
+    return [{name: (total.cpu(), count.cpu()) for name, (total, count) in each.items()} for each in sums]
 
 
 def _average(sums: Sequence[Sums], means: Mapping[str, Sequence[Axis]]) -> list[dict[str, Tensor]]:
     """Return the means by layer; a mean over layers is one over those whose number has the same shape."""
-    found: list[dict[str, Tensor]] = [{} for _ in sums]
+    averages: list[dict[str, Tensor]] = [{} for _ in sums]
     for name, axes in means.items():
         layers = {layer: torch.div(*each[name]) for layer, each in enumerate(sums) if name in each}
         if "head" not in axes:
             layers = {layer: mean.mean(1, keepdim=True) for layer, mean in layers.items()}
         for layer, mean in layers.items():
             alike = [mean] if "layer" in axes else [each for each in layers.values() if each.shape == mean.shape]
-            found[layer][name] = torch.stack(alike).mean(0)
-    return found
+            averages[layer][name] = torch.stack(alike).mean(0)
+    return averages

@@ -46,10 +46,10 @@ class RankPlace(NamedTuple):
 
 @final
 class World:
-    """Collective operations on the ranks of a trial, with `look` while waiting; PeerLost if a rank is gone."""
+    """Collective operations on the ranks of a trial, with `check` while waiting; PeerLost if a rank is gone."""
 
-    def __init__(self, place: RankPlace, device: torch.device, look: Callable[[], None] = lambda: None) -> None:
-        self.place, self.device, self._look = place, device, look
+    def __init__(self, place: RankPlace, device: torch.device, check: Callable[[], None] = lambda: None) -> None:
+        self.place, self.device, self._check = place, device, check
 
     def add(self, values: Tensor) -> Tensor:
         """Sum `values` over the ranks, in place; all ranks get the same bits."""
@@ -62,13 +62,13 @@ class World:
             return flag
         return bool(self.add(torch.tensor([float(flag)], device=self.device)).item())
 
-    def share_restored(self, found: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
+    def share_restored(self, restored: tuple[int, Mapping[str, Any]] | None) -> tuple[int, Mapping[str, Any]] | None:
         """Broadcast the checkpoint (step, state) that rank 0 loaded."""
         if self.place.size == 1:
-            return found
+            return restored
         sink = io.BytesIO()
-        if self.place.rank == 0 and found is not None:
-            torch.save({"step": found[0], "state": dict(found[1])}, sink)
+        if self.place.rank == 0 and restored is not None:
+            torch.save({"step": restored[0], "state": dict(restored[1])}, sink)
         size = torch.tensor([sink.tell()], device=self.device)
         self._wait(lambda: dist.broadcast(size, 0, async_op=True))
         if not int(size):
@@ -78,7 +78,7 @@ class World:
             data.copy_(torch.frombuffer(sink.getbuffer(), dtype=torch.uint8))
         self._wait(lambda: dist.broadcast(data, 0, async_op=True))
         if self.place.rank == 0:
-            return found
+            return restored
         read = torch.load(io.BytesIO(data.cpu().numpy().tobytes()), map_location="cpu", weights_only=True)
         return read["step"], read["state"]
 
@@ -89,7 +89,7 @@ class World:
         assert work is not None
         until = time.monotonic() + PATIENCE_S
         while not work.is_completed():
-            self._look()
+            self._check()
             if time.monotonic() > until:
                 raise PeerLost(f"rank {rank} waited for the others for {PATIENCE_S:.0f} s")
             time.sleep(_LOOK_EVERY_S)

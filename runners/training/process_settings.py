@@ -202,7 +202,7 @@ def _configuration(module: Any) -> SharedSetting:
 
 def _hooks(torch: Any) -> SharedSetting:
     places = [vars(torch.nn.modules.module), vars(sys.modules[torch.optim.Optimizer.__module__])]
-    found = [
+    registries = [
         value
         for place in places
         for name, value in place.items()
@@ -210,8 +210,8 @@ def _hooks(torch: Any) -> SharedSetting:
     ]
 
     def write(values: list[tuple[Any, ...]]) -> None:
-        for hooks, value in zip(found, values, strict=True):
+        for hooks, value in zip(registries, values, strict=True):
             hooks.clear()
             hooks.update(value)
 
-    return SharedSetting(lambda: [tuple(each.items()) for each in found], write)
+    return SharedSetting(lambda: [tuple(each.items()) for each in registries], write)

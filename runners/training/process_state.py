@@ -50,14 +50,14 @@ class ProcessState:
 
     def changes(self) -> list[str]:
         """Return the names of what differs from the state."""
-        found: list[str] = []
+        names: list[str] = []
         for name, setting in self._settings.items():
             before, now = self._before[name], _read(setting)
             if before != now:
-                found += _variables(before, now) if name == "environment" else [name]
-        found += self._functions.changed()
+                names += _variables(before, now) if name == "environment" else [name]
+        names += self._functions.changed()
         self._take_loaded()
-        return found if len(found) <= MOST_NAMED else [*found[:MOST_NAMED], f"{len(found) - MOST_NAMED} more"]
+        return names if len(names) <= MOST_NAMED else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more"]
 
     def restore(self) -> list[str]:
         """Restore the state; return the names of what still differs."""
@@ -135,12 +135,12 @@ class _Finder(importlib.abc.MetaPathFinder):
         if self._inside or threading.get_ident() != self._thread or name.partition(".")[0] == "torch":
             return None
         others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
-        found = next(filter(None, others), None)
-        loader: Any = None if found is None else found.loader
+        spec = next(filter(None, others), None)
+        loader: Any = None if spec is None else spec.loader
         if isinstance(loader, _FILE_LOADERS) and is_installed(loader.path):
             for step in ("create_module", "exec_module"):  # a library in C acts in the first
                 setattr(loader, step, partial(self._run, getattr(loader, step)))
-        return found
+        return spec
 
     def _run(self, step: Callable[[Any], Any], argument: Any) -> Any:
         if self._inside:

@@ -71,17 +71,17 @@ def ranks(trial: Trial) -> Iterator[World]:
     load a class of the trial. RankFailed if a rank that was started here failed.
     """
     execution = trial.execution
-    given = place_given() if execution.gpus > 1 else None
-    place = given or RankPlace(0, execution.gpus)
+    launched = place_given() if execution.gpus > 1 else None
+    place = launched or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
         raise EnvironmentProblem(
             f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
             f"{place.size}; start as many, or unset WORLD_SIZE"
         )
-    device = device_of(execution.device, place, joined=given is not None)
+    device = device_of(execution.device, place, joined=launched is not None)
     if execution.gpus == 1:
         yield World(place, device)
-    elif given is not None:
+    elif launched is not None:
         with join_group(place, device):
             yield World(place, device)
     else:
@@ -134,7 +134,7 @@ def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
         try:
             others.await_ready()
             with join_group(place, device, store), _left_alone(others):
-                yield World(place, device, others.look)
+                yield World(place, device, others.check)
             others.leave()
         except PeerLost as error:
             raise others.explain_loss(error) from error
@@ -207,7 +207,7 @@ class _Others:
             if "ready" not in self._hear(rank):
                 raise self._failure(rank)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise `PeerLost` if a rank has failed or ended."""
         gone = self._to_blame() or self._find_ended()
         if gone:
@@ -270,9 +270,9 @@ class _Others:
             if not more:
                 return {}
             data += more
-        found: dict[str, str] = json.loads(data.splitlines()[-1])
-        self._heard[rank] = found
-        return found
+        message: dict[str, str] = json.loads(data.splitlines()[-1])
+        self._heard[rank] = message
+        return message
 
     def _failure(self, rank: int) -> RankFailed | NodeLost:
         said = self._heard.get(rank, {})

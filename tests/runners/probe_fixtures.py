@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ablate.runners.probes import Probe, ProbeArray, Probed, ProbeInput
-from ablate.runners.probes.probe import Probing, look
+from ablate.runners.probes.probe import Probing, run_probes
 from ablate.runners.tasks import LinearFunctions
 from ablate.runners.tasks.task import Batch, Task
 from ablate.variants import Heads, Operator, Tokens, Transformer, gpt2
@@ -69,6 +69,6 @@ def probe_model(
     batch = Batch(inputs, inputs, visible)
     seen = ProbeInput(model, task or LinearFunctions(), batch, 7, [1.0, 2.0, 4.0])
     with torch.inference_mode():
-        records = list(look(Probing(probes=probes), seen))
+        records = list(run_probes(Probing(probes=probes), seen))
     require_declared(records, *probes)
     return records

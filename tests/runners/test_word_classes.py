@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from ablate.runners.probes import token_classes
-from ablate.runners.probes.probe import ProbeInput, look, probe_model as probe_batch
+from ablate.runners.probes.probe import ProbeInput, probe_model as probe_batch, run_probes
 from ablate.runners.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
 from ablate.runners.tasks.task import Task
 from ablate.runners.tasks.text.encoder import Encoder
@@ -120,7 +120,7 @@ def test_shares_of_uniform_attention_are_counts_of_tokens(tmp_path: Path, tokeni
     expected = torch.stack([((kinds == number) * weights).sum(1).mean() for number in range(4)])
     expected /= expected.sum()
     with torch.inference_mode():
-        found = list(look(built.probing, ProbeInput(model, task, batch, 0, [])))
+        found = list(run_probes(built.probing, ProbeInput(model, task, batch, 0, [])))
     for name, share in zip(CLASSES, expected.tolist(), strict=True):
         values = [each.value for each in found if each.name == f"token_class.closed_class.{name}"]
         assert values == [pytest.approx(share, abs=1e-4)] * 2

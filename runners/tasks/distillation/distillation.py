@@ -194,8 +194,8 @@ class DistillationData(Data):
         tau, weight = self._task.temperature, self._task.cross_entropy_weight
         labels = targets[..., -1].long()
         asked = labels != UNSCORED
-        found = divergence(outputs, targets[..., :-1], tau)
-        kl, entropy = ((each * asked).sum() / asked.sum() for each in found)
+        divergences = divergence(outputs, targets[..., :-1], tau)
+        kl, entropy = ((each * asked).sum() / asked.sum() for each in divergences)
         if not weight:
             return tau**2 * kl, kl, kl + entropy
         own = self._inner.loss(outputs, labels)
@@ -219,11 +219,11 @@ class DistillationData(Data):
             hidden = () if part.visible is None else (part.visible,)
             outputs = predict(part.inputs, *hidden)
             teacher = self._teaching.logits(*(each.to(outputs.device) for each in (part.inputs, *hidden)))
-            found = divergence(outputs, teacher, 1.0)
+            divergences = divergence(outputs, teacher, 1.0)
             asked = part.targets != UNSCORED
             asks = asked.any(1)
             each, entropy = (
-                (values.to("cpu", torch.float64) * asked).sum(1)[asks] / asked.sum(1)[asks] for values in found
+                (values.to("cpu", torch.float64) * asked).sum(1)[asks] / asked.sum(1)[asks] for values in divergences
             )
             kl.append(each)
             soft.append(each + entropy)

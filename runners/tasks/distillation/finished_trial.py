@@ -81,9 +81,9 @@ class FinishedTrial(Teacher):
         try:
             path = self._file()
             if self.content_hash is None or self.architecture is None or self.trial is None:
-                about = _about_file(str(path))
-                require_hash(self.trial or about.trial, about.trial, path, "trial")
-                self.set_normal_form(trial=about.trial, content_hash=_hash_of(path), architecture=about.architecture)
+                kept = _read_kept(str(path))
+                require_hash(self.trial or kept.trial, kept.trial, path, "trial")
+                self.set_normal_form(trial=kept.trial, content_hash=_hash_of(path), architecture=kept.architecture)
         except SpecError as error:
             raise ValueError(str(error)) from error
         return self
@@ -112,15 +112,15 @@ class FinishedTrial(Teacher):
     def open(self, task: Task) -> Teaching:
         path = self._file()
         saved = read_checkpoint(path)
-        found = _about(saved, path)
-        if (found.trial, found.architecture.key) != (self.trial, self.known_architecture().key):
+        kept = _kept_trial(saved, path)
+        if (kept.trial, kept.architecture.key) != (self.trial, self.known_architecture().key):
             raise SpecError(
-                f"a teacher is the trial that the spec names; {path} holds trial {found.trial} with another model or "
+                f"a teacher is the trial that the spec names; {path} holds trial {kept.trial} with another model or "
                 "key; leave trial, content_hash and architecture out to take it as it is"
             )
-        _require_same_tokens(self.name(), found, task)
+        _require_same_tokens(self.name(), kept, task)
         model = Transformer(
-            found.architecture.model, found.architecture.operators(), inputs=task.inputs, seed=0, path="auto"
+            kept.architecture.model, kept.architecture.operators(), inputs=task.inputs, seed=0, path="auto"
         )
         try:
             model.load_state_dict(dict(saved.state["model"]))
@@ -160,7 +160,7 @@ class _Trained(Teaching):
             return self.model(inputs, visible)  # type: ignore[no-any-return]
 
 
-class _About(NamedTuple):
+class _KeptTrial(NamedTuple):
     """Description of a trial in its file of weights."""
 
     trial: str
@@ -172,11 +172,11 @@ class _About(NamedTuple):
 
 
 @lru_cache(maxsize=64)  # the file name contains the content hash
-def _about_file(path: str) -> _About:
-    return _about(read_checkpoint(Path(path)), Path(path))
+def _read_kept(path: str) -> _KeptTrial:
+    return _kept_trial(read_checkpoint(Path(path)), Path(path))
 
 
-def _about(saved: Saved, path: Path) -> _About:
+def _kept_trial(saved: Saved, path: Path) -> _KeptTrial:
     spec, weights = saved.state.get("spec"), saved.state.get("model")
     if not isinstance(spec, dict) or not isinstance(weights, dict):
         raise SpecError(f"kept weights come with their trial; {path} is a checkpoint of one at work; give kept weights")
@@ -191,17 +191,17 @@ def _about(saved: Saved, path: Path) -> _About:
     task = spec["task"]
     while task["kind"] == "distillation":
         task = task["task"]
-    return _About(saved.trial, architecture, task, (saved.state.get("data") or {}).get("tokenizer"))
+    return _KeptTrial(saved.trial, architecture, task, (saved.state.get("data") or {}).get("tokenizer"))
 
 
-def _require_same_tokens(name: str, about: _About, task: Task) -> None:
-    known = about.tokenizer
+def _require_same_tokens(name: str, kept: _KeptTrial, task: Task) -> None:
+    known = kept.tokenizer
     if isinstance(task, Encodes) and known is not None and dict(known) == dict(task.encoder().record):
         return  # none of the teacher's files is needed
     what = "tokenizer" if isinstance(task, Encodes) else "vocabulary"
     rule = f"teacher and student have one {what}"
     try:
-        own = Task._choose(dict(about.task))
+        own = Task._choose(dict(kept.task))
         assert isinstance(own, Task)
         encoder = own.encoder() if isinstance(own, Encodes) else None
     except (SpecError, ValueError) as error:
@@ -237,8 +237,8 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
     if not ended:
         raise SpecError(f"a teacher has finished its training; {where} is {state.state}; run it to its end first")
     for attempt in ended[:1] if content_hash is None else ended:
-        found = sorted(layout.weights(trial, attempt).glob("step-*.pt"))
-        named = [path for path in found if _WEIGHTS.fullmatch(path.name)]
+        files = sorted(layout.weights(trial, attempt).glob("step-*.pt"))
+        named = [path for path in files if _WEIGHTS.fullmatch(path.name)]
         chosen = [path for path in named if content_hash in (None, _hash_of(path))]
         if chosen:
             return chosen[-1]

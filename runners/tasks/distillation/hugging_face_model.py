@@ -58,12 +58,12 @@ class HuggingFaceModel(Teacher):
         if filled and not Path(self.directory).exists():
             return self
         try:
-            found = _hash(Path(self.directory))
+            actual = _hash(Path(self.directory))
             if self.content_hash is None:
-                self.set_normal_form(content_hash=found)
-            require_hash(self.content_hash, found, self.directory)
+                self.set_normal_form(content_hash=actual)
+            require_hash(self.content_hash, actual, self.directory)
             if not filled:
-                vocabulary, positions = _sizes(self.directory, found)
+                vocabulary, positions = _sizes(self.directory, actual)
                 self.set_normal_form(vocabulary=vocabulary, positions=positions)
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -84,7 +84,7 @@ class HuggingFaceModel(Teacher):
         if tokenizer.is_file():
             require_tokenizer(self.name(), _encoder(tokenizer), task)
         with _quietly(transformers), _as_loaded(self.directory):
-            model, about = transformers.AutoModelForCausalLM.from_pretrained(
+            model, loading = transformers.AutoModelForCausalLM.from_pretrained(
                 self.directory,
                 dtype=getattr(torch, self.precision),
                 local_files_only=True,
@@ -92,8 +92,8 @@ class HuggingFaceModel(Teacher):
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-        if about["missing_keys"]:
-            missing = sorted(about["missing_keys"])
+        if loading["missing_keys"]:
+            missing = sorted(loading["missing_keys"])
             raise SpecError(
                 f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
                 "save the whole model there"
@@ -113,8 +113,8 @@ class _Pretrained(Teaching):
         self._window = _window(model.config)
 
     def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        given = {} if visible is None else self._mask_arguments(inputs, visible)
-        return self.model(input_ids=inputs, use_cache=False, **given).logits  # type: ignore[no-any-return]
+        arguments = {} if visible is None else self._mask_arguments(inputs, visible)
+        return self.model(input_ids=inputs, use_cache=False, **arguments).logits  # type: ignore[no-any-return]
 
     def _mask_arguments(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
         """Make mask and positions; positions count from the start of the row."""
@@ -146,17 +146,17 @@ def _encoder(path: Path) -> Any:
     from ablate.runners.tasks.text.tokenizers import LibraryEncoder, library
 
     try:
-        found = library("tokenizer_file").Tokenizer.from_file(str(path))
+        tokenizer = library("tokenizer_file").Tokenizer.from_file(str(path))
     except EnvironmentProblem:
         raise
     except Exception as error:  # the package raises plain exceptions
         raise SpecError(f"a teacher's {_TOKENIZER} is one of the package tokenizers; {path}: {error}") from error
-    return LibraryEncoder(found, -1, None, {"kind": "teacher", "path": str(path)})
+    return LibraryEncoder(tokenizer, -1, None, {"kind": "teacher", "path": str(path)})
 
 
 @lru_cache(maxsize=16)
-def _sizes(directory: str, found: str) -> tuple[int, int | None]:
-    del found  # other content is another entry
+def _sizes(directory: str, content_hash: str) -> tuple[int, int | None]:
+    del content_hash  # other content is another entry
     transformers = _transformers()
     with _quietly(transformers), _as_loaded(directory):
         config = transformers.AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)

@@ -107,10 +107,10 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
     own = task.encoder()
     if dict(own.record) == dict(teacher.record):
         return
-    found = (list(teacher.encode(_SAMPLE).ids), list(own.encode(_SAMPLE).ids))
-    if found[0] != found[1]:
-        at = next((at for at, (one, two) in enumerate(zip(*found, strict=False)) if one != two), min(map(len, found)))
-        theirs, ours = (ids[at : at + 1] for ids in found)
+    tokens = (list(teacher.encode(_SAMPLE).ids), list(own.encode(_SAMPLE).ids))
+    if tokens[0] != tokens[1]:
+        at = next((at for at, (one, two) in enumerate(zip(*tokens, strict=False)) if one != two), min(map(len, tokens)))
+        theirs, ours = (ids[at : at + 1] for ids in tokens)
         raise SpecError(f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task {ours}")
 
 

@@ -141,8 +141,8 @@ class GrammarData(TokenData):
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = _sampler(task, CPU).draw(draws, task.validation_windows, task.context)
-        found = odds(windows.tokens, task)
-        return windows, found.optimal().mean(1), found.informed_loss(windows.topics).mean(1)
+        token_odds = odds(windows.tokens, task)
+        return windows, token_odds.optimal().mean(1), token_odds.informed_loss(windows.topics).mean(1)
 
     def _agreement(self, predict: Predict, attractors: int) -> Tensor:
         """Return 1 if the verb that agrees is likelier than its other form, else 0; float64."""
@@ -150,15 +150,15 @@ class GrammarData(TokenData):
         draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
         openings, right, wrong = _sampler(task, CPU).agreement(draws, task.agreement_pairs, attractors)
         inputs = F.pad(openings, (1, 0), value=STOP)
-        found = torch.empty(len(inputs), dtype=torch.float64)
+        agreement = torch.empty(len(inputs), dtype=torch.float64)
 
         def reduce(rows: slice, outputs: Tensor) -> Tensor:
             last = outputs[:, -1].cpu()
             return (last.gather(1, right[rows, None]) > last.gather(1, wrong[rows, None]))[:, 0].double()
 
         for rows, each in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]), reduce):
-            found[rows] = each
-        return found
+            agreement[rows] = each
+        return agreement
 
 
 @lru_cache(maxsize=8)

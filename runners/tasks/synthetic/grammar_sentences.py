@@ -212,8 +212,8 @@ def _cumulate(rows: Tensor, device: torch.device) -> Tensor:
 
 def _index(sums: Tensor, uniform: Tensor, row: Tensor) -> Tensor:
     """Return the index in its row that a number of [0, 1) falls on."""
-    found = torch.searchsorted(sums.flatten(), (uniform + row).contiguous(), right=True)
-    return (found - row * sums.shape[1]).clamp(max=sums.shape[1] - 1)
+    flat = torch.searchsorted(sums.flatten(), (uniform + row).contiguous(), right=True)
+    return (flat - row * sums.shape[1]).clamp(max=sums.shape[1] - 1)
 
 
 class Odds(NamedTuple):
@@ -229,15 +229,15 @@ class Odds(NamedTuple):
         """Compute the optimal predictor's nats of each token [B, T]; infinite if the grammar forbids it."""
         topics = self.lemma.shape[2]
         belief = torch.full_like(self.lemma[:, 0], -math.log(topics))
-        found = []
+        totals = []
         for lemma, stop in zip(self.lemma.unbind(1), self.stops.unbind(1), strict=True):
             joint = belief + lemma
             total = joint.logsumexp(1, keepdim=True)
             belief = joint - total
             mixed = ((1 - self.switching) * belief.exp() + self.switching / topics).log()
             belief = torch.where(stop[:, None], mixed, belief)
-            found.append(total)
-        return -(self.common + torch.cat(found, 1))
+            totals.append(total)
+        return -(self.common + torch.cat(totals, 1))
 
     def informed_loss(self, topics: Tensor) -> Tensor:
         """Compute nats of each token for a predictor that knows the topics [B, T]."""

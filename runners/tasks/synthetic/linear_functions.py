@@ -190,13 +190,13 @@ def least_squares(x: Tensor, y: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
-    found = []
+    references = []
     for sigma_x, sigma_f in grid.conditions():
         x, y = evaluation_points(grid, sigma_x, sigma_f)
         for name, predicted in (("zero.mse", torch.zeros(())), ("least_squares.mse", least_squares(x, y))):
             errors = (predicted - y.double())[..., SCORED_FROM:].square()
-            found.append(over_items(name, errors.mean((1, 2)), _at(sigma_x, sigma_f)))
-    return tuple(found)
+            references.append(over_items(name, errors.mean((1, 2)), _at(sigma_x, sigma_f)))
+    return tuple(references)
 
 
 def evaluation_points(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:

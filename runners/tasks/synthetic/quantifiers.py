@@ -181,15 +181,15 @@ def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float
     A constant gets 1/2; NaN where one of the classes does not occur. Sequences are the items of the standard error, to
     first order in their deviations.
     """
-    found, effects = 0.0, torch.zeros(len(labels), dtype=torch.float64)
+    accuracy, effects = 0.0, torch.zeros(len(labels), dtype=torch.float64)
     for of_class in (labels, ~labels):
         there, right = of_class.sum(-1).double(), (of_class & (answers == labels)).sum(-1).double()
         share = float(right.sum() / there.sum())
-        found += share / 2
+        accuracy += share / 2
         effects += (right - share * there) / there.mean() / 2
     items = len(labels)
     se = float(effects.std(correction=1)) / math.sqrt(items) if items > 1 else None
-    return Measurements("balanced_accuracy", found, dict(point), items, se)
+    return Measurements("balanced_accuracy", accuracy, dict(point), items, se)
 
 
 @lru_cache(maxsize=4)

@@ -103,8 +103,8 @@ def _beside_equals(ordered: Sequence[bytes], cut: int) -> int:
 
 def count_repeated(corpus: Corpus) -> int:
     """Count the documents that equal an earlier one."""
-    found = [document for part in corpus for document in part.split(b"\0") if document]
-    return len(found) - len(set(found))
+    documents = [document for part in corpus for document in part.split(b"\0") if document]
+    return len(documents) - len(set(documents))
 
 
 def _join(documents: Iterable[bytes]) -> bytes:

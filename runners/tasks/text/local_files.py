@@ -41,8 +41,8 @@ def local_files(source: Path) -> Origin:
     rule = "a text is a .txt, .jsonl or .parquet file, or a folder of these"
     if not source.exists():
         raise SpecError(f"there is no text {source}; {rule}")
-    found = sorted(_inside(source)) if source.is_dir() else [source]
-    paths = [path for path in found if path.suffix.lower() in SUFFIXES]
+    candidates = sorted(_inside(source)) if source.is_dir() else [source]
+    paths = [path for path in candidates if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise SpecError(f"{rule}; got {source}")
     folder = source if source.is_dir() else source.parent
@@ -140,15 +140,15 @@ def python_documentation() -> Origin:
 
 
 def _python_files(root: Path) -> list[str]:
-    found = []
+    paths = []
     for folder, inside, files in os.walk(root):
         inside[:] = sorted(set(inside) - _LEFT_OUT)
-        found += [
+        paths += [
             (Path(folder) / file).relative_to(root).as_posix()
             for file in files
             if file.endswith(".py") and not file.startswith(("_sysconfig", "sitecustomize"))
         ]
-    return sorted(found)
+    return sorted(paths)
 
 
 def _python_documents(root: Path, names: Iterable[str]) -> Iterator[bytes]:

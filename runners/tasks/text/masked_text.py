@@ -98,9 +98,9 @@ def _parts(encoder: Encoder, corpus: Corpus, context: int) -> "dict[str, tuple[S
     parts = {}
     for name, text in corpus._asdict().items():
         lines = [line.strip() for document in documents_of(text) for line in document.split("\n")]
-        found = [ids for ids in encoder.ids([line for line in lines if line]) if len(ids)]
-        kept = [ids for ids in found if len(ids) + 2 <= context]
-        parts[name] = Sentences(kept), len(found) - len(kept)
+        sentences = [ids for ids in encoder.ids([line for line in lines if line]) if len(ids)]
+        kept = [ids for ids in sentences if len(ids) + 2 <= context]
+        parts[name] = Sentences(kept), len(sentences) - len(kept)
     return parts
 
 

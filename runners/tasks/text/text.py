@@ -256,19 +256,19 @@ def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Ten
         start = int(starts[number])
         end = int(starts[number + 1]) if number + 1 < len(starts) else len(stream.ids)
         total[:, start:end] = _sizes(encoder, texts[number], end - start)
-    found = torch.from_numpy(total)
-    return found[0][places], found[1][places]
+    sizes = torch.from_numpy(total)
+    return sizes[0][places], sizes[1][places]
 
 
 def _sizes(encoder: Encoder, text: str, tokens: int) -> np.ndarray:
     """Count bytes and words [2, tokens] of a document; one extra token is its end."""
     encoded = encoder.encode(text)
     own = len(encoded.ids)
-    found = np.zeros((2, own + 1), np.int64)
-    found[0, :own] = encoder.sizes(text, encoded)
-    found[0, own] = 1 + len(text.encode()) - found[0, :own].sum()
+    sizes = np.zeros((2, own + 1), np.int64)
+    sizes[0, :own] = encoder.sizes(text, encoded)
+    sizes[0, own] = 1 + len(text.encode()) - sizes[0, :own].sum()
     ends = np.maximum.accumulate(np.array([end for _, end in encoded.spans], np.int64))
     blanks = [match.start() for match in _BLANK.finditer(text)]
-    np.add.at(found[1], np.searchsorted(ends, blanks, side="right"), 1)
-    found[1, own] += 1
-    return found[:, :tokens]
+    np.add.at(sizes[1], np.searchsorted(ends, blanks, side="right"), 1)
+    sizes[1, own] += 1
+    return sizes[:, :tokens]

@@ -148,11 +148,11 @@ def _streams(place: _TextPosition, encoder: Encoder) -> Streams:
 def _stream(encoder: Encoder, part: bytes) -> Stream:
     """Encode a part. If the split cut a document, only its second half gets an end token."""
     *whole, cut = documents_of(part)
-    found = encoder.ids([*whole, cut] if cut else whole)
-    ends = np.cumsum([len(ids) + 1 for ids in found])
-    total = int(ends[-1]) if found else 0
+    encoded = encoder.ids([*whole, cut] if cut else whole)
+    ends = np.cumsum([len(ids) + 1 for ids in encoded])
+    total = int(ends[-1]) if encoded else 0
     ids = np.full(total, encoder.end, np.uint8 if encoder.vocabulary <= 256 else np.int32)
-    starts = ends - [len(ids) + 1 for ids in found] if found else np.zeros(0, np.int64)
-    for start, each in zip(starts, found, strict=True):
+    starts = ends - [len(ids) + 1 for ids in encoded] if encoded else np.zeros(0, np.int64)
+    for start, each in zip(starts, encoded, strict=True):
         ids[start : start + len(each)] = each
     return Stream(torch.from_numpy(ids[:-1] if cut else ids), torch.from_numpy(starts.astype(np.int64)))

@@ -140,10 +140,10 @@ class TokenizerFile(Tokenizer):
             return self
         try:
             actual, tokenizer = self._read()
-            found = {"content_hash": actual, "vocabulary": size_of(tokenizer)}
+            filled = {"content_hash": actual, "vocabulary": size_of(tokenizer)}
             for field, names in (("end", ENDS), ("mask", MASKS)):
-                found[field] = next((name for name in names if tokenizer.token_to_id(name) is not None), None)
-            self.set_normal_form(**{name: value for name, value in found.items() if getattr(self, name) is None})
+                filled[field] = next((name for name in names if tokenizer.token_to_id(name) is not None), None)
+            self.set_normal_form(**{name: value for name, value in filled.items() if getattr(self, name) is None})
             self._require(actual, tokenizer)
         except SpecError as error:
             raise ValueError(str(error)) from error
@@ -173,13 +173,13 @@ class TokenizerFile(Tokenizer):
             text = decode(path.read_bytes(), path)
         except OSError as error:
             raise unreadable(path, error) from error
-        found = _try_parse(text)
-        if isinstance(found, str):
+        parsed = _try_parse(text)
+        if isinstance(parsed, str):
             raise SpecError(
-                f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {found}; write it "
+                f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {parsed}; write it "
                 "with Tokenizer.save"
             )
-        return content_hash(text), found
+        return content_hash(text), parsed
 
     def _require(self, actual: str, tokenizer: Any) -> None:
         require_hash(self.content_hash, actual, self.path, "tokenizer.content_hash")
@@ -237,36 +237,36 @@ class LibraryEncoder(Encoder):
         self.special = frozenset({*named, end, *empty, *(() if mask is None else (mask,))})
 
     def encode(self, text: str) -> EncodedText:
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        return EncodedText(found.ids, found.offsets)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return EncodedText(encoding.ids, encoding.offsets)
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
-        found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(each.ids, np.int64) for each in found]
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(each.ids, np.int64) for each in encodings]
 
     def sizes(self, text: str, encoded: EncodedText) -> np.ndarray:
         if self._bytes is not None:
-            found = np.array([len(self._bytes.get(token, b"")) for token in encoded.ids], np.int64)
-            if found.sum() == len(text.encode()):  # and not where the text was normalised first
-                return found
+            sizes = np.array([len(self._bytes.get(token, b"")) for token in encoded.ids], np.int64)
+            if sizes.sum() == len(text.encode()):  # and not where the text was normalised first
+                return sizes
         return sizes_of_spans(text, encoded.spans)
 
     def token_bytes(self, ids: Sequence[int]) -> list[bytes]:
         if self._bytes is not None:
             return [self._bytes.get(token, b"") for token in ids]
         falls_back = bool(getattr(self._tokenizer.model, "byte_fallback", False))  # tokens like <0xE6> are bytes
-        found, before = [], None
+        pieces, before = [], None
         for token in ids:
             byte = _BYTE.fullmatch(self._tokenizer.id_to_token(token) or "") if falls_back else None
             if byte is not None:
-                found.append(bytes.fromhex(byte.group(1)))
+                pieces.append(bytes.fromhex(byte.group(1)))
                 before = self._tokenizer.token_to_id("<0x41>") or before  # any whole character
             else:  # blanks and marks of a tokenizer depend on the token before
                 known = "" if before is None else self._decode([before])
                 both = self._decode([token] if before is None else [before, token])
-                found.append((both.removeprefix(known) if both.startswith(known) else self._decode([token])).encode())
+                pieces.append((both.removeprefix(known) if both.startswith(known) else self._decode([token])).encode())
                 before = token
-        return found
+        return pieces
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
@@ -286,8 +286,8 @@ class LibraryEncoder(Encoder):
         others = [byte for byte in range(256) if byte not in visible]
         alphabet = {chr(byte): byte for byte in visible} | {chr(256 + at): byte for at, byte in enumerate(others)}
         tokens = self._tokenizer.get_vocab(with_added_tokens=False).items()
-        found = {
+        ordinary = {
             number: bytes(map(alphabet.__getitem__, text)) for text, number in tokens if {*text} <= alphabet.keys()
         }
         added = {number: token.content.encode() for number, token in self._tokenizer.get_added_tokens_decoder().items()}
-        return {number: what for number, what in (found | added).items() if number not in self.special}
+        return {number: what for number, what in (ordinary | added).items() if number not in self.special}
