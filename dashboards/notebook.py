@@ -31,22 +31,22 @@ def differences(campaign: Campaign, grid: str | None = None) -> go.Figure:
 
 def error_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """The measured evaluation along one coordinate of its points, a line with a 95 % band per variant."""
-    about, measure = _grid_and_measure(campaign, grid)
-    along, where = _coordinate(about, measure, along)
-    found = shift.average_points(about.store, about.grid, measure, [along], about.drawn)
-    figure = shift.draw_error_by_shift(found, about.look, measure, along, measure.name)
+    context, measure = _grid_and_measure(campaign, grid)
+    along, where = _coordinate(context, measure, along)
+    points = shift.average_points(context.store, context.grid, measure, [along], context.drawn)
+    figure = shift.draw_error_by_shift(points, context.look, measure, along, measure.name)
     return standalone(figure, f"{measure.name} by {where}", legend=True)
 
 
 def change_by(campaign: Campaign, along: str | None = None, grid: str | None = None) -> go.Figure:
     """As `error_by`, the changes from the baseline, paired by seed."""
-    about, measure = _grid_and_measure(campaign, grid)
-    along, where = _coordinate(about, measure, along)
-    found = shift.average_points(about.store, about.grid, measure, [along], about.drawn, paired=True)
-    if found["value"].is_null().all():
+    context, measure = _grid_and_measure(campaign, grid)
+    along, where = _coordinate(context, measure, along)
+    points = shift.average_points(context.store, context.grid, measure, [along], context.drawn, paired=True)
+    if points["value"].is_null().all():
         raise Unknown("no change from the baseline can be computed yet")
-    figure = shift.draw_change_by_shift(found, about.look, measure, along)
-    return standalone(figure, f"{measure.name}: change from {about.baseline_name} by {where}", legend=True)
+    figure = shift.draw_change_by_shift(points, context.look, measure, along)
+    return standalone(figure, f"{measure.name}: change from {context.baseline_name} by {where}", legend=True)
 
 
 def error_map(campaign: Campaign, label: str | None = None, grid: str | None = None) -> go.Figure:
@@ -54,20 +54,20 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
 
     A variant `label` is shown as its change from the baseline, paired by seed; the default is the baseline.
     """
-    about, measure = _grid_and_measure(campaign, grid)
-    axes = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))[:2]
+    context, measure = _grid_and_measure(campaign, grid)
+    axes = shift.list_varying(shift.coordinates(context.store, context.grid, measure.name))[:2]
     if len(axes) < 2:
         raise Unknown(f"{measure.name} has no two coordinates that vary, so there is no map")
-    labels = {cell.label or cell.operator: cell.cell for cell in about.cells}  # the baseline is first
+    labels = {cell.label or cell.operator: cell.cell for cell in context.cells}  # the baseline is first
     usual = next(iter(labels)) if label is None else label
-    cell = labels[only("variant", usual, list(labels), f"grid {about.grid!r}")]
-    found = shift.shift_map(about.store, about.grid, measure, axes, [cell])
-    if found.is_empty():
+    cell = labels[only("variant", usual, list(labels), f"grid {context.grid!r}")]
+    points = shift.shift_map(context.store, context.grid, measure, axes, [cell])
+    if points.is_empty():
         raise Unknown("no trial of this variant has finished yet")
-    column = "value" if cell == about.baseline or found["change"].is_null().all() else "change"
-    figure = shift.draw_shift_maps(found, about.look, measure, axes, column)
-    what = measure.name if column == "value" else f"{measure.name}: change from {about.baseline_name}"
-    return standalone(figure, f"{what} of {about.look.names[cell]}")
+    column = "value" if cell == context.baseline or points["change"].is_null().all() else "change"
+    figure = shift.draw_shift_maps(points, context.look, measure, axes, column)
+    what = measure.name if column == "value" else f"{measure.name}: change from {context.baseline_name}"
+    return standalone(figure, f"{what} of {context.look.names[cell]}")
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -77,31 +77,31 @@ def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
 
 def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = None) -> go.Figure:
     """A training metric by step, the average of a variant's seeds with its 95 % band."""
-    about = _about(campaign, grid)
-    campaign.curves(name, about.grid, buckets=1)  # an error names the metrics there are
-    scale = about.measure.scale if about.measure is not None else "log"
-    found = training.curves(about.store, about.grid, name, about.drawn, scale=scale).frame
-    if found.is_empty():
+    context = _context(campaign, grid)
+    campaign.curves(name, context.grid, buckets=1)  # an error names the metrics there are
+    scale = context.measure.scale if context.measure is not None else "log"
+    curves = training.curves(context.store, context.grid, name, context.drawn, scale=scale).frame
+    if curves.is_empty():
         raise Unknown(f"no value of {name} can be shown on the {scale} scale")
     drawing = Drawing(width=1.6)
-    figure = draw_lines(found, of_cells(about.look), x="training step", y=name, scale=scale, drawing=drawing)
+    figure = draw_lines(curves, of_cells(context.look), x="training step", y=name, scale=scale, drawing=drawing)
     return standalone(figure, f"{name} by training step", legend=True)
 
 
 def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | None = None) -> go.Figure:
     """One learned number of the operators after training, by layer and head."""
-    about = _about(campaign, grid)
-    found = probe_curves.numbers(about.store, about.grid, about.drawn)
-    chosen = only("learned number", name, sorted(set(found["name"].to_list())), f"grid {about.grid!r}")
-    rows = found.filter(found["name"] == chosen)
-    return standalone(probe_curves.draw_numbers(rows, about.look), f"{chosen} after training", legend=True)
+    context = _context(campaign, grid)
+    numbers = probe_curves.numbers(context.store, context.grid, context.drawn)
+    chosen = only("learned number", name, sorted(set(numbers["name"].to_list())), f"grid {context.grid!r}")
+    rows = numbers.filter(numbers["name"] == chosen)
+    return standalone(probe_curves.draw_numbers(rows, context.look), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
-    about = _about(campaign, grid)
-    found = forest.rates(about.store, about.grid, [cell.cell for cell in about.cells])
-    return standalone(forest.draw_rates(found, about.look), "Trials that failed")
+    context = _context(campaign, grid)
+    rates = forest.rates(context.store, context.grid, [cell.cell for cell in context.cells])
+    return standalone(forest.draw_rates(rates, context.look), "Trials that failed")
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -125,20 +125,20 @@ def _draw_slot(campaign: Campaign, place: str, grid: str | None) -> go.Figure:
     return dashboard_figure(campaign, f"{place}?{urlencode({'grid': campaign.grid_named(grid)})}")
 
 
-def _about(campaign: Campaign, grid: str | None) -> GridContext:
+def _context(campaign: Campaign, grid: str | None) -> GridContext:
     store = campaign.store
     return grid_context(store, campaign.grid_named(grid), campaign_styles(store))
 
 
 def _grid_and_measure(campaign: Campaign, grid: str | None) -> tuple[GridContext, GridMeasure]:
-    about = _about(campaign, grid)
-    return about, about.measure if about.measure is not None else measure_of(about.store, about.grid, None)
+    context = _context(campaign, grid)
+    return context, context.measure if context.measure is not None else measure_of(context.store, context.grid, None)
 
 
-def _coordinate(about: GridContext, measure: GridMeasure, wanted: str | None) -> tuple[str, str]:
+def _coordinate(context: GridContext, measure: GridMeasure, wanted: str | None) -> tuple[str, str]:
     """The coordinate `wanted`, by default that with most values, and in words with the others of the measure."""
-    varying = shift.list_varying(shift.coordinates(about.store, about.grid, measure.name))
+    varying = shift.list_varying(shift.coordinates(context.store, context.grid, measure.name))
     default = wanted if wanted is not None or not varying else varying[0]
-    along = only("varying coordinate", default, varying, f"{measure.name} of grid {about.grid!r}")
+    along = only("varying coordinate", default, varying, f"{measure.name} of grid {context.grid!r}")
     rest = {name: value for name, value in measure.point.items() if name != along}
     return along, f"{along} at {point(rest)}" if rest else along

@@ -21,6 +21,11 @@ FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
 VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
 CLEAR_ROOMS = (
     "dashboards/figures/",
+    "dashboards/html/",
+    "dashboards/notebook.py",
+    "dashboards/papers/",
+    "dashboards/report/",
+    "dashboards/theme/",
     "grid/",
     "runners/evaluations/",
     "runners/optimisers/",

@@ -62,32 +62,32 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
 
 
 def name_best(
-    about: GridContext, measure: GridMeasure, found: pl.DataFrame, baseline: str, checks: Checks | None = None
+    context: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, baseline: str, checks: Checks | None = None
 ) -> str:
     """Say the verdict and size of the variant of `find_lead`, and the doubt about it or how it exceeds its controls."""
-    row = find_lead(found, measure)
+    row = find_lead(verdicts, measure)
     if row is None:
         return f"No difference from {baseline} is known yet."
-    name, size = about.look.names[row["cell"]], size_of(row, measure)
+    name, size = context.look.names[row["cell"]], size_of(row, measure)
     if row["verdict"] in CLAIMS:
         doubt = "" if row["doubt"] is None else f" No claim here passes every check; of this one, {row['doubt']}."
         controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
         beyond = f" It is {controls[0]}." if controls else ""
         return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
     for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
-        if (equal := found.filter(verdict=word).height) == found.height:
-            doubts = [] if found["headline"].any() else found["doubt"].drop_nulls().to_list()
+        if (equal := verdicts.filter(verdict=word).height) == verdicts.height:
+            doubts = [] if verdicts["headline"].any() else verdicts["doubt"].drop_nulls().to_list()
             doubt = f" No claim here passes every check: {doubts[0]}." if doubts else ""
             return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}.{doubt}"
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
 
 
-def find_lead(found: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
+def find_lead(verdicts: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
     """Return the row of the best variant if one is better, else of the worst, else of the largest difference.
 
     Claims that pass every check come before all others.
     """
-    known = best_first(found, measure).drop_nulls("difference")
+    known = best_first(verdicts, measure).drop_nulls("difference")
     sure = known.filter(pl.col("headline") & pl.col("verdict").is_in([*CLAIMS]))
     known = known if sure.is_empty() else sure
     for verdict in CLAIMS:
@@ -224,27 +224,28 @@ def paired_words(verdicts: pl.DataFrame) -> str:
 
 
 def describe_selection(
-    about: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
+    context: GridContext, cells: Sequence[str], measure: GridMeasure | None = None, baseline: str | None = None
 ) -> str:
     """Say which cells are shown unless all are; `measure` and `baseline`, by default the grid's, picked them."""
-    if len(cells) == len(about.cells):
+    if len(cells) == len(context.cells):
         return ""
-    by, base = measure or about.measure, baseline or about.baseline
-    drawn = {*cells} & (baseline_cells(about.header) if base == about.baseline else {base})
+    by, base = measure or context.measure, baseline or context.baseline
+    drawn = {*cells} & (baseline_cells(context.header) if base == context.baseline else {base})
     others = len(cells) - len(drawn)
-    name = about.baseline_name if base == about.baseline else about.look.names[str(base)]
+    name = context.baseline_name if base == context.baseline else context.look.names[str(base)]
     with_baseline = f"{name} and " if drawn else ""
     if by is None:
-        return f" Shown: {with_baseline}the first {others} of {len(about.cells)} cells."
+        return f" Shown: {with_baseline}the first {others} of {len(context.cells)} cells."
     return (
-        f" Shown: {with_baseline}the {others} cells of {len(about.cells)} with the best {by.name}"
+        f" Shown: {with_baseline}the {others} cells of {len(context.cells)} with the best {by.name}"
         " so far; they were chosen by this result, so it is biased in their favour."
     )
 
 
-def name_cells(frame: pl.DataFrame, about: GridContext) -> pl.DataFrame:
+def name_cells(frame: pl.DataFrame, context: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
-    name = pl.col("cell").replace_strict(dict(about.look.names), default=None, return_dtype=pl.String).alias("variant")
+    names = dict(context.look.names)
+    name = pl.col("cell").replace_strict(names, default=None, return_dtype=pl.String).alias("variant")
     return frame.select(name, pl.exclude("cell"))
 
 
@@ -260,9 +261,9 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     )
 
 
-def n_words(found: pl.DataFrame) -> str:
+def n_words(frame: pl.DataFrame) -> str:
     """The least and the greatest of the column n: 'n = 5', 'n = 3 to 5'."""
-    counts = sorted(set(found["n"].to_list()))
+    counts = sorted(set(frame["n"].to_list()))
     return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
@@ -280,7 +281,7 @@ def progress_words(done: dict[str, int]) -> str:
     return ", ".join(parts) + ("; verdicts are preliminary." if open_ else ".")
 
 
-def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame, checks: Checks) -> pl.DataFrame:
+def verdict_words(context: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, checks: Checks) -> pl.DataFrame:
     """Verdicts as texts: variant, verdict, checks, value, difference, interval, p (Holm), pairs, reason.
 
     Then the answer of each check in a sentence, under its name.
@@ -294,12 +295,12 @@ def verdict_words(about: GridContext, measure: GridMeasure, found: pl.DataFrame,
             p_value(row["p_holm"]),
             runs_words(row) if row["method"] == "Welch" else f"{row['pairs']} of {row['planned']}",
         )
-        for row in found.iter_rows(named=True)
+        for row in verdicts.iter_rows(named=True)
     ]
     names = ["verdict", "checks", "difference", "interval", "p (Holm)", "pairs"]
     told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
-    said = [[f"{each.answer}: {each.reason}" for each in checks[cell]] for cell in found["cell"]]
+    said = [[f"{each.answer}: {each.reason}" for each in checks[cell]] for cell in verdicts["cell"]]
     reasons = pl.DataFrame(said, dict.fromkeys(CHECK_NAMES, pl.String), orient="row")
-    own = name_cells(found, about).drop("verdict", "difference", "pairs", *CHECK_NAMES)
+    own = name_cells(verdicts, context).drop("verdict", "difference", "pairs", *CHECK_NAMES)
     whole = pl.concat([own, told, reasons], how="horizontal")
     return whole.select("variant", "verdict", "checks", "value", *names[2:], "reason", *CHECK_NAMES)

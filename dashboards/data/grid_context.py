@@ -48,8 +48,8 @@ class GridContext(NamedTuple):
     @property
     def baseline(self) -> str | None:
         """Its cell key."""
-        found: str | None = self.header["baseline"]
-        return found
+        cell: str | None = self.header["baseline"]
+        return cell
 
     @property
     def baselines(self) -> Mapping[str, str]:
@@ -69,16 +69,16 @@ class GridContext(NamedTuple):
         if self.header.get("baselines"):
             same = f" of the same {', '.join(self.header['matched'])}" if self.header["matched"] else ""
             return f"the baseline{same}{best}"
-        found = None if self.baseline is None else self.look.names.get(self.baseline)
-        return "the baseline" if found and found.count(BETWEEN) > 1 else found
+        name = None if self.baseline is None else self.look.names.get(self.baseline)
+        return "the baseline" if name and name.count(BETWEEN) > 1 else name
 
 
-def look_of(about: GridContext, cells: Collection[str]) -> CellLook:
+def look_of(context: GridContext, cells: Collection[str]) -> CellLook:
     """How a picture of all cells shows them: each in its style, or of more than `MOST_STYLED` only `cells`."""
-    if len(about.cells) <= MOST_STYLED:
-        return about.look
-    styles = {cell: style if cell in cells else REST for cell, style in about.look.styles.items()}
-    return about.look._replace(styles=styles)
+    if len(context.cells) <= MOST_STYLED:
+        return context.look
+    styles = {cell: style if cell in cells else REST for cell, style in context.look.styles.items()}
+    return context.look._replace(styles=styles)
 
 
 def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> Mapping[str, str]:
@@ -97,8 +97,8 @@ def campaign_styles(store: Store) -> Mapping[str, Style]:
     cells = dict[str, CellStyle]()
     for grid in grids:
         cells |= {cell.cell: cell for cell in _cells(store, grid) if cell.cell not in cells}
-    found = cell_styles([*cells.values()], store.grid(grids[0])["baseline"] if grids else None)
-    return {cell.operator: found[cell.cell] for cell in reversed(cells.values())} | found
+    styles = cell_styles([*cells.values()], store.grid(grids[0])["baseline"] if grids else None)
+    return {cell.operator: styles[cell.cell] for cell in reversed(cells.values())} | styles
 
 
 @once
@@ -115,18 +115,18 @@ def _cells(store: Store, grid: str) -> list[CellStyle]:
 def grid_context(store: Store, grid: str, styles: Mapping[str, Style], most: int = MOST_CURVES) -> GridContext:
     """The grid `grid` of `store`, in the styles of its campaign (`campaign_styles`); `most` cells are drawn."""
     header, cells = store.grid(grid), _cells(store, grid)
-    measure, found, problem = None, None, None
+    measure, averaged, problem = None, None, None
     if "name" in (header["measure"] or {}):
         measure, problem = catch_user_error(lambda: measure_of(store, grid, None))
     if measure is not None:
         judged = measure
-        found, problem = catch_user_error(lambda: averages(store, grid, judged))
-        measure = None if found is None else measure
+        averaged, problem = catch_user_error(lambda: averages(store, grid, judged))
+        measure = None if averaged is None else measure
     own = baselines_by_cell(header, cells)
-    drawn = worth_drawing(cells, own, found, measure, most)
+    drawn = worth_drawing(cells, own, averaged, measure, most)
     names = {cell.cell: cell.label or cell.operator for cell in cells}
-    look = CellLook(names, {key: styles[key] for key in names})
-    return GridContext(store, grid, header, measure, problem, cells, look, drawn)
+    appearance = CellLook(names, {key: styles[key] for key in names})
+    return GridContext(store, grid, header, measure, problem, cells, appearance, drawn)
 
 
 def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Mapping[str, Any]]]) -> list[CellStyle]:
@@ -146,16 +146,16 @@ def in_grid_order(header: Mapping[str, Any], cells: Sequence[tuple[CellStyle, Ma
     return [cell for cell, _ in sorted(cells, key=place)]
 
 
-def in_order(found: pl.DataFrame, cells: Sequence[str], *then: str, by: str = "cell") -> pl.DataFrame:
+def in_order(frame: pl.DataFrame, cells: Sequence[str], *then: str, by: str = "cell") -> pl.DataFrame:
     """The rows whose column `by` is one of `cells`, in their order, then by the columns `then`."""
     place = {cell: i for i, cell in enumerate(cells)}
-    kept = found.filter(pl.col(by).is_in(list(cells)))
+    kept = frame.filter(pl.col(by).is_in(list(cells)))
     return kept.sort(pl.col(by).replace_strict(place, default=None, return_dtype=pl.Int64), *then)
 
 
-def best_first(found: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
+def best_first(frame: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
     """Sort rows such as verdicts by `difference`, the best first and those without one last."""
-    return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+    return frame.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
 
 
 @once
@@ -165,7 +165,7 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     `value` is the geometric mean on the log scale, the rate of the mean log odds on the logit scale, else the mean.
     It is null if the scale cannot take a value, or one is not finite.
     """
-    found = store.final(grid, measure.name, measure.point).filter(pl.col("state") == State.DONE)
+    runs = store.final(grid, measure.name, measure.point).filter(pl.col("state") == State.DONE)
     value = pl.col("value")
     positive = pl.when(value > 0).then(value).log().mean().exp()
     odds = (value / (1 - value)).log().mean().exp()
@@ -175,23 +175,23 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
         "linear": value.mean(),
     }[measure.scale]
     known = pl.when(value.is_finite().all()).then(mean)
-    return found.group_by("cell", maintain_order=True).agg(value.count().alias("n"), known.alias("value"))
+    return runs.group_by("cell", maintain_order=True).agg(value.count().alias("n"), known.alias("value"))
 
 
 def worth_drawing(
     cells: Sequence[CellStyle],
     baselines: Mapping[str, str],
-    found: pl.DataFrame | None,
+    averaged: pl.DataFrame | None,
     measure: GridMeasure | None,
     most: int = MOST_CURVES,
 ) -> list[str]:
-    """The cells that pictures of single cells show: all, or the best by `found` (`averages`) and their baselines."""
+    """The cells that pictures of single cells show: all, or the best by `averaged` (`averages`) and their baselines."""
     keys = [cell.cell for cell in cells]
     if len(keys) <= most:
         return keys
     ranked: list[str] = []
-    if found is not None and measure is not None:
-        known = found.drop_nulls("value")
+    if averaged is not None and measure is not None:
+        known = averaged.drop_nulls("value")
         ranked = known.sort("value", descending=measure.better == "higher", maintain_order=True)["cell"].to_list()
     kept: set[str] = set()
     for key in dict.fromkeys([*ranked, *keys]):

@@ -29,16 +29,16 @@ def align_numbers(kind: pl.DataType) -> dict[str, Any]:
     if not kind.is_numeric():
         return {}
     shown = {"function": "params.value == null ? '–' : d3.format('.4g')(params.value)"}
-    found = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
-    return found | ({"valueFormatter": shown} if kind.is_float() else {})
+    properties = {"filter": "agNumberColumnFilter", "type": "rightAligned"}
+    return properties | ({"valueFormatter": shown} if kind.is_float() else {})
 
 
 def plain(value: object) -> str | int | float | None:
     """A value of any type as text, a number or None."""
-    found = _unnest(value)
-    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
-        return found
-    text = _text(found)
+    scalar = _unnest(value)
+    if scalar is None or (isinstance(scalar, int | float) and not isinstance(scalar, bool)):
+        return scalar
+    text = _text(scalar)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

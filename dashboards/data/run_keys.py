@@ -30,13 +30,13 @@ def key_of(store: Store, begins: str) -> str:
     """The key of the one trial that `begins` so. Raises Unknown if none does, or several do."""
     if not re.fullmatch(r"[0-9a-f]{1,32}", begins):
         raise Unknown(f"a run is named by the first of the 32 hexadecimal digits of its key; got {begins!r}")
-    found = store.sql(
+    keys = store.sql(
         "SELECT trial FROM trial WHERE starts_with(trial, $begins) ORDER BY trial LIMIT $most",
         {"begins": begins, "most": _MOST_TOLD + 1},
     )["trial"].to_list()
-    if not found:
+    if not keys:
         raise Unknown(f"no run of this campaign has a key that begins with {begins!r}")
-    if len(found) > 1:
-        some = join_words([key[: _count_digits(found)] for key in found[:_MOST_TOLD]])
+    if len(keys) > 1:
+        some = join_words([key[: _count_digits(keys)] for key in keys[:_MOST_TOLD]])
         raise Unknown(f"several runs have keys that begin with {begins!r}, such as {some}; say more digits")
-    return str(found[0])
+    return str(keys[0])

@@ -59,16 +59,16 @@ def strokes(style: Style, color: str, paper: str) -> str:
     return inner + (f'<circle cx="17" cy="7" r="1.4" fill="{paper}"/>' if style.marker.endswith("-dot") else "")
 
 
-def cell_name(cell: str, label: str, look: CellLook) -> str:
+def cell_name(cell: str, label: str, appearance: CellLook) -> str:
     """A cell's swatch and name; the whole label is its tooltip."""
-    style = look.styles[cell]
+    style = appearance.styles[cell]
     mark = "" if style == REST else swatch(style)
-    return tag("span", mark + tag("span", text(look.names[cell])), class_="name", title=label)
+    return tag("span", mark + tag("span", text(appearance.names[cell])), class_="name", title=label)
 
 
-def cell_legend(cells: Sequence[str], look: CellLook) -> str:
+def cell_legend(cells: Sequence[str], appearance: CellLook) -> str:
     """Buttons that show and hide cells."""
-    return key_legend([(cell, look.names[cell], look.styles[cell]) for cell in cells])
+    return key_legend([(cell, appearance.names[cell], appearance.styles[cell]) for cell in cells])
 
 
 def key_legend(entries: Sequence[tuple[str, str, Style]]) -> str:

@@ -22,12 +22,12 @@ def tag(name: str, inner: str, /, **attributes: str | None) -> str:
 
     `class_` and `data_value` become class and data-value.
     """
-    given = [
+    written = [
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
         for key, value in attributes.items()
         if value is not None
     ]
-    return f"<{name}{''.join(given)}>{inner}</{name}>"
+    return f"<{name}{''.join(written)}>{inner}</{name}>"
 
 
 def details(summary: str, inner: str) -> str:
@@ -73,15 +73,15 @@ def sortable_table(
 
 
 def _rows(columns: Sequence[HtmlColumn], rows: Sequence[Sequence[HtmlEntry]]) -> str:
-    found = ""
+    html = ""
     for row in rows:
         cells = ""
         for place, (column, entry) in enumerate(zip(columns, row, strict=True)):
             value = None if entry.value is None else str(entry.value)
             name, scope = ("td", None) if place else ("th", "row")
             cells += tag(name, entry.html, scope=scope, class_=column.class_, data_value=value)
-        found += tag("tr", cells)
-    return found
+        html += tag("tr", cells)
+    return html
 
 
 def plain_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -29,13 +29,13 @@ Levels = Mapping[str, Mapping[str, str]]  # by cell: axis -> level
 Match = tuple[Sequence[Own], str]  # cells of the grid, in its order, or why there is none
 
 
-def levels(about: GridContext) -> Levels:
+def levels(context: GridContext) -> Levels:
     """The level of every axis, by cell; axes in the order of the grid."""
     query = "SELECT cell, min(axes::VARCHAR) AS axes FROM grid_trial WHERE grid = $grid GROUP BY cell ORDER BY cell"
-    found = about.store.sql(query, {"grid": about.grid})
-    columns = levels_of(about.header, found["axes"].to_list())
-    rows = [{name: level for name, of in columns.items() if (level := of[at])} for at in range(found.height)]
-    return dict(zip(found["cell"], rows, strict=True))
+    cells = context.store.sql(query, {"grid": context.grid})
+    columns = levels_of(context.header, cells["axes"].to_list())
+    rows = [{name: level for name, of in columns.items() if (level := of[at])} for at in range(cells.height)]
+    return dict(zip(cells["cell"], rows, strict=True))
 
 
 def is_about(axis: Mapping[str, str], fact: str) -> bool:
@@ -54,9 +54,9 @@ class Variation(NamedTuple):
 def variation(table: Sequence[PublishedCell]) -> Variation:
     """Find the facts in which the cells of a table differ."""
     run = [cell for cell in table if cell.operator is not None] or table
-    given = [_facts(cell) for cell in table]
-    names = dict.fromkeys(name for facts in given for name in facts)
-    texts = {name: {facts.get(name) for facts in given} for name in names}
+    setups = [_facts(cell) for cell in table]
+    names = dict.fromkeys(name for facts in setups for name in facts)
+    texts = {name: {facts.get(name) for facts in setups} for name in names}
     texts["model"] = {cell.model for cell in run}  # a model that somebody else trained tells no operators apart
     facts = {name: {text for text in of if text is not None} for name, of in texts.items() if len(of) > 1}
     models: dict[str, set[str]] = {}
@@ -65,13 +65,13 @@ def variation(table: Sequence[PublishedCell]) -> Variation:
     return Variation(facts, any(len(of) > 1 for of in models.values()))
 
 
-def match(cell: PublishedCell, table: Variation, about: GridContext, found: Results, by_cell: Levels) -> Match:
+def match(cell: PublishedCell, table: Variation, context: GridContext, results: Results, by_cell: Levels) -> Match:
     """Find the cells of the grid that match a printed cell of a table, in the grid's order."""
-    own, why = list(found.cells.values()), "the grid has no cell yet"
+    own, why = list(results.cells.values()), "the grid has no cell yet"
     if cell.operator is not None:
         wanted = cell.operator, tuple(sorted(cell.arguments.items()))
         own, why = (
-            [each for each in own if wanted in found.operators.get(each.cell, ())],
+            [each for each in own if wanted in results.operators.get(each.cell, ())],
             f"no cell of the grid is {named(cell)}",
         )
     cells = [each for each in own if not another(cell, each)]
@@ -79,7 +79,7 @@ def match(cell: PublishedCell, table: Variation, about: GridContext, found: Resu
         return [], another(cell, own[0]) if own else why
     identified, facts = cell.operator is not None, _facts(cell)
     for fact in dict.fromkeys([*table.facts, *facts]):
-        axes = [axis["name"] for axis in about.header["axes"] if is_about(axis, fact)]
+        axes = [axis["name"] for axis in context.header["axes"] if is_about(axis, fact)]
         values = {each.cell: _values(each, fact, axes, by_cell) for each in cells}
         agreeing = [each for each in cells if fact in facts and _says(values[each.cell], fact, facts[fact])]
         if fact not in table.facts:
@@ -97,7 +97,7 @@ def match(cell: PublishedCell, table: Variation, about: GridContext, found: Resu
             return [], f"no cell of the grid has {fact} {facts.get(fact, 'as usual')}"
     if not identified:
         return [], "nothing in the grid says that it is this model"
-    order = {each.cell: i for i, each in enumerate(about.cells)}
+    order = {each.cell: i for i, each in enumerate(context.cells)}
     return sorted(cells, key=lambda each: order.get(each.cell, len(order))), ""
 
 

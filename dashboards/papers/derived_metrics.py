@@ -34,22 +34,22 @@ class Measured(NamedTuple):
 class RecordedMetrics(NamedTuple):
     """The measurements of a grid for a table."""
 
-    about: GridContext
-    found: Results
+    context: GridContext
+    results: Results
     names: Sequence[str]  # all measurements of any trial of the grid
 
 
-def read_recorded(about: GridContext, table: Sequence[PublishedCell]) -> RecordedMetrics:
+def read_recorded(context: GridContext, table: Sequence[PublishedCell]) -> RecordedMetrics:
     """Read what a grid recorded for the cells of a table."""
-    recorded = about.store.sql(
+    recorded = context.store.sql(
         "SELECT DISTINCT name FROM v_final WHERE grid = $grid UNION SELECT DISTINCT p.name FROM v_probe p "
         "JOIN grid_trial g USING (trial) WHERE g.grid = $grid ORDER BY name",
-        {"grid": about.grid},
+        {"grid": context.grid},
     )["name"].to_list()
     needed = {name for cell in table for name in list_needed_names(cell)}
     patterns = [_pattern(name) for name in needed]
     wanted = needed | {name for name in recorded if any(each.fullmatch(_letters(name)) for each in patterns)}
-    return RecordedMetrics(about, results(about.store, about.grid, wanted), recorded)
+    return RecordedMetrics(context, results(context.store, context.grid, wanted), recorded)
 
 
 def list_needed_names(cell: PublishedCell) -> Sequence[str]:
@@ -63,21 +63,22 @@ def list_needed_names(cell: PublishedCell) -> Sequence[str]:
     return [] if kind is None or not kind.name else [kind.name.format("lambada_SET" if task == "lambada" else task)]
 
 
-def find_values(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def find_values(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     """The values of `own` for what is printed at `cell`."""
     if cell.measurement is not None:
-        return _at(cell.measurement, cell.point, own, given, cell.factor)
+        return _at(cell.measurement, cell.point, own, recorded, cell.factor)
     if cell.metric in _MEANS:
-        return _mean(cell, own, given)
+        return _mean(cell, own, recorded)
     kind, _ = _kind(cell)
     if kind is None:
         return Measured({}, why=f"nothing here measures it: {cell.metric}")
-    return kind.derive(cell, own, given)
+    return kind.derive(cell, own, recorded)
 
 
-def _softmax_like(own: Own, given: RecordedMetrics) -> Own | None:
+def _softmax_like(own: Own, recorded: RecordedMetrics) -> Own | None:
     """Return the softmax of the grid whose spec is the same else."""
-    plain = (each for each in given.found.cells.values() if ("softmax", ()) in given.found.operators.get(each.cell, ()))
+    results = recorded.results
+    plain = (each for each in results.cells.values() if ("softmax", ()) in results.operators.get(each.cell, ()))
     return next((each for each in plain if each.rest == own.rest), None)
 
 
@@ -88,39 +89,39 @@ def _tasks(paper: str) -> Mapping[str, Mapping[str, float]]:
     return {name: each.point for each in first if (name := each.measurement or "").startswith("lm_eval.")}
 
 
-def _at(name: str, at: Mapping[str, float], own: Own, given: RecordedMetrics, factor: float) -> Measured:
+def _at(name: str, at: Mapping[str, float], own: Own, recorded: RecordedMetrics, factor: float) -> Measured:
     """Return the values of a cell at the first point that agrees with `at`, and the number of such points."""
-    points = given.found.points(own.cell, name, at)
+    points = recorded.results.points(own.cell, name, at)
     if not points:
         return Measured({}, why=f"no finished run has {name}{f' at {format_point(at)}' if at else ''}")
-    runs = given.found.values[own.cell, name][points[0]]
+    runs = recorded.results.values[own.cell, name][points[0]]
     scaled = {seed: value / factor for seed, value in runs.items()}
     return Measured(scaled, format_point(dict(points[0])), len(points))
 
 
-def _mean(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def _mean(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     """Average tasks that were all judged at one point."""
     names = list_needed_names(cell)
     at = _tasks(cell.paper)[names[0]]
-    points = {name: given.found.points(own.cell, name, at) for name in names}
+    points = {name: recorded.results.points(own.cell, name, at) for name in names}
     lacking = next((name for name in names if not points[name]), None)
     if lacking is not None:
-        return _at(lacking, at, own, given, _PERCENT)
+        return _at(lacking, at, own, recorded, _PERCENT)
     shared = [point for point in points[names[0]] if all(point in of for of in points.values())]
     if not shared:
         return Measured({}, why=f"no point has all of {len(names)} tasks")
-    parts = [given.found.values[own.cell, name][shared[0]] for name in names]
+    parts = [recorded.results.values[own.cell, name][shared[0]] for name in names]
     seeds = sorted(set.intersection(*(set(part) for part in parts)))
     mean = {seed: sum(part[seed] for part in parts) / len(parts) / _PERCENT for seed in seeds}
     return Measured(mean, format_point(dict(shared[0])), len(shared))
 
 
-def _score(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def _score(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     """Return the values of the first recorded name that fits the needed one, in the printed setting."""
     (needed,) = list_needed_names(cell)
-    name = next((name for name in given.names if _pattern(needed).fullmatch(_letters(name))), needed)
+    name = next((name for name in recorded.names if _pattern(needed).fullmatch(_letters(name))), needed)
     at = _STRETCHED if "LongBench" in cell.metric else {"fewshot": float(cell.setup["shots"])}
-    return _at(name, at, own, given, _PERCENT)
+    return _at(name, at, own, recorded, _PERCENT)
 
 
 def _pattern(needed: str) -> re.Pattern[str]:
@@ -136,37 +137,39 @@ def _letters(name: str) -> str:
 _NO_SOFTMAX: Final = Measured({}, why="no cell of softmax differs from this one in the operator only")
 
 
-def _gain(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def _gain(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     """Per cent of softmax's value, seed by seed."""
-    base = _softmax_like(own, given)
+    base = _softmax_like(own, recorded)
     if base is None:
         return _NO_SOFTMAX
-    one, other = (_score(cell, each, given) for each in (own, base))
+    one, other = (_score(cell, each, recorded) for each in (own, base))
     if one.point != other.point:
         return Measured({}, why="softmax was evaluated at another point")
     both = {seed: 100 * (value / other.runs[seed] - 1) for seed, value in one.runs.items() if other.runs.get(seed)}
     return Measured(both, one.point, one.points, one.why or other.why or "softmax has no value of the same seed")
 
 
-def _added_parameters(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def _added_parameters(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     del cell
-    found = given.about.store.sql(
+    millions = recorded.context.store.sql(
         "SELECT g.seed, t.operator_parameters / 1e6 AS millions FROM grid_trial g JOIN trial t USING (trial) "
         "WHERE g.grid = $grid AND g.cell = $cell AND t.state = 'done' AND t.operator_parameters IS NOT NULL",
-        {"grid": given.about.grid, "cell": own.cell},
+        {"grid": recorded.context.grid, "cell": own.cell},
     )
-    return Measured(dict(found.iter_rows()), why="no finished run")
+    return Measured(dict(millions.iter_rows()), why="no finished run")
 
 
-def _ranks(cell: PublishedCell, own: Own, given: RecordedMetrics) -> Measured:
+def _ranks(cell: PublishedCell, own: Own, recorded: RecordedMetrics) -> Measured:
     """The share of sequences whose effective rank is above softmax's, at a layer from the end, of the same seed."""
-    base = _softmax_like(own, given)
+    base = _softmax_like(own, recorded)
     if base is None:
         return _NO_SOFTMAX
     last = int(cell.setup["layer from the end"])
-    found = given.about.store.sql(_RANKS, {"grid": given.about.grid, "own": own.cell, "base": base.cell, "last": last})
+    shares = recorded.context.store.sql(
+        _RANKS, {"grid": recorded.context.grid, "own": own.cell, "base": base.cell, "last": last}
+    )
     why = "no two finished runs of a seed have effective_rank_median by sequence"
-    return Measured(dict(found.iter_rows()), why=why)
+    return Measured(dict(shares.iter_rows()), why=why)
 
 
 class _Kind(NamedTuple):

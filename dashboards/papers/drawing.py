@@ -62,17 +62,17 @@ def draw_lines(
     return draw_with_legend(caption, data, draw_panels(kept, shown, x=x, drawing=drawing), shown, counted)
 
 
-def draw_maps(found: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str = "") -> Drawn:
+def draw_maps(frame: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str = "") -> Drawn:
     """A heat map, a panel for every `panel` of the frame."""
-    data = found.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
+    data = frame.filter(pl.col("value").is_not_null()).drop("reason", strict=False)
     caption = f"{caption} {_LAYERS}" if y == "layer" else caption
-    return draw_with_legend(caption, data, draw_heat(found, ramp, x=x, y=y), {})
+    return draw_with_legend(caption, data, draw_heat(frame, ramp, x=x, y=y), {})
 
 
-def cells_as_panels(about: GridContext, found: pl.DataFrame) -> pl.DataFrame:
+def cells_as_panels(context: GridContext, frame: pl.DataFrame) -> pl.DataFrame:
     """A frame of cells over x and y, with the names of cells as panels."""
-    panel = pl.col("series").replace_strict(dict(about.look.names), return_dtype=pl.String).alias("panel")
-    return found.select(panel, "x", "y", "n", "value")
+    panel = pl.col("series").replace_strict(dict(context.look.names), return_dtype=pl.String).alias("panel")
+    return frame.select(panel, "x", "y", "n", "value")
 
 
 def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Drawn:
@@ -86,13 +86,13 @@ def join_parts(parts: Mapping[str, Drawn], caption: str, columns: int = 1) -> Dr
 
 
 def by_model(
-    about: GridContext, found: pl.DataFrame, title: str, scale: Scale
+    context: GridContext, frame: pl.DataFrame, title: str, scale: Scale
 ) -> tuple[list[Panel], dict[str, Series], Drawing]:
     """A panel for each level of the axis about models, a series for other choices; without that axis one of all."""
-    cells = split_cells(about, "model")
+    cells = split_cells(context, "model")
     if cells["level"].n_unique() < 2:
-        return [Panel(found, title, scale)], of_cells(about.look), PLAIN
-    rows = found.join(cells, on="series", maintain_order="left").with_columns(series="rest").drop("rest")
+        return [Panel(frame, title, scale)], of_cells(context.look), PLAIN
+    rows = frame.join(cells, on="series", maintain_order="left").with_columns(series="rest").drop("rest")
     parts = [(level, rows.filter(pl.col("level") == level)) for level in cells["level"].unique(maintain_order=True)]
     panels = [Panel(part.drop("level"), f"{title}, {level}", scale) for level, part in parts if part.height]
     drawing = PLAIN if len(panels) == 1 else Drawing(300, min(len(panels), 3))
@@ -111,14 +111,14 @@ class ProbeLines(NamedTuple):
     models: bool = False  # true if there is a panel for each model, of one probe
     height: int = 400
 
-    def draw(self, about: GridContext) -> Drawn:
+    def draw(self, context: GridContext) -> Drawn:
         scaled = pl.col("value", "low", "high") * self.factor
-        read = partial(read_probe, about, x=self.x, spread=self.spread, last=self.last)
+        read = partial(read_probe, context, x=self.x, spread=self.spread, last=self.last)
         panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]
         if all(panel.frame.is_empty() for panel in panels):
             return lacking(*self.panels)
-        series, drawing = of_cells(about.look), Drawing(self.height, min(len(panels), 2))
+        series, drawing = of_cells(context.look), Drawing(self.height, min(len(panels), 2))
         if self.models:
-            panels, series, drawing = by_model(about, panels[0].frame, panels[0].y, "linear")
+            panels, series, drawing = by_model(context, panels[0].frame, panels[0].y, "linear")
         caption, x = f"{self.caption} {_BANDS[self.spread]}", _TITLES.get(self.x, self.x)
         return draw_lines(panels, series, x=x, caption=caption, drawing=drawing, counted=self.spread.removesuffix("s"))

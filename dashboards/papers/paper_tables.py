@@ -77,25 +77,25 @@ def _equal(level: str, heading: str) -> bool:
         return False
 
 
-def pair_with_own(about: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
+def pair_with_own(context: GridContext, table: Sequence[PublishedCell]) -> list[Beside]:
     """Every cell of a table with what the grid has for it."""
-    given, by_cell = read_recorded(about, table), levels_by_cell(about)
-    found: list[Beside] = []
+    recorded, by_cell = read_recorded(context, table), levels_by_cell(context)
+    pairs: list[Beside] = []
     for half in dict.fromkeys(cell.paper_table for cell in table):
         part = [cell for cell in table if cell.paper_table == half]
         facts = variation(part)
-        matches = [match(cell, facts, about, given.found, by_cell) for cell in part]
+        matches = [match(cell, facts, context, recorded.results, by_cell) for cell in part]
         often = Counter(own.cell for candidates, _ in matches for own in candidates)
         for cell, (candidates, why) in zip(part, matches, strict=True):
             if candidates:
                 own = max(candidates, key=lambda each: often[each.cell])
-                found.append(Beside(cell, own, len(candidates), find_values(cell, own, given)))
+                pairs.append(Beside(cell, own, len(candidates), find_values(cell, own, recorded)))
             else:
-                found.append(Beside(cell, None, 0, Measured({}, why=why)))
-    return found
+                pairs.append(Beside(cell, None, 0, Measured({}, why=why)))
+    return pairs
 
 
-def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
+def frame(context: GridContext, pairs: Sequence[Beside]) -> pl.DataFrame:
     """One row per printed cell.
 
     Returns:
@@ -104,9 +104,9 @@ def frame(about: GridContext, found: Sequence[Beside]) -> pl.DataFrame:
         in the printed unit; scale; missing, why, best, differs, notes, trust, mark, note (what was chosen among
         several cells or points).
     """
-    progress = {row["cell"]: row for row in about.store.progress(about.grid).iter_rows(named=True)}
-    best = _best(found, progress)
-    rows = [_row(each, progress.get(each.key)) | {"best": i in best} for i, each in enumerate(found)]
+    progress = {row["cell"]: row for row in context.store.progress(context.grid).iter_rows(named=True)}
+    best = _best(pairs, progress)
+    rows = [_row(each, progress.get(each.key)) | {"best": i in best} for i, each in enumerate(pairs)]
     kinds: Any = {
         **dict.fromkeys(("mean", "spread", "low", "high"), pl.Float64),
         **dict.fromkeys(("cell", "missing", "why", "differs", "trust", "mark", "note"), pl.String),
@@ -171,33 +171,33 @@ def _missing(got: Measured, state: Mapping[str, Any] | None) -> tuple[Outcome, s
     return "unmeasured", got.why
 
 
-def _best(found: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) -> set[int]:
+def _best(pairs: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) -> set[int]:
     """Places of cells that are not shown to be worse than the best among cells that the paper compares.
 
     Compared are cells of one quantity, and of one model if the table has several operators.
     """
     groups: dict[Hashable, list[int]] = {}
-    several = variation([each.cell for each in found]).operators
-    for i, (cell, own, *_) in enumerate(found):
+    several = variation([each.cell for each in pairs]).operators
+    for i, (cell, own, *_) in enumerate(pairs):
         if own is not None and cell.better is not None:
             where = (tuple(sorted(cell.point.items())), cell.setup.get("shots"), cell.setup.get("layer from the end"))
             key = (cell.paper_table, cell.metric, where, cell.model if several else None)
             groups.setdefault(key, []).append(i)
     best: set[int] = set()
     for places in groups.values():
-        first = {found[i].key: found[i] for i in reversed(places)}
+        first = {pairs[i].key: pairs[i] for i in reversed(places)}
         if 1 < len(first) <= _MOST_CELLS:
-            cell = found[places[0]].cell
+            cell = pairs[places[0]].cell
             lost = {key for key, e in first.items() if progress[key]["failed"] or len(e.runs) < len(e.got.runs)}
             whole = [{} if key in lost else each.runs for key, each in first.items()]
             kept = within_noise(whole, cell.scale, cell.better or "lower", ALPHA)
             winners = {key for k, key in enumerate(first) if k in kept}
-            best |= {i for i in places if found[i].key in winners}
+            best |= {i for i in places if pairs[i].key in winners}
     return best
 
 
-def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
-    """Add to the `frame` of `found` how its values compare with the printed ones, and the words of `claims`.
+def compare_with_printed(data: pl.DataFrame, pairs: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
+    """Add to the `frame` of `pairs` how its values compare with the printed ones, and the words of `claims`.
 
     Claims are of `ablate.store.analysis.published_comparison.compare_published`, of the same table.
 
@@ -211,7 +211,7 @@ def compare_with_printed(data: pl.DataFrame, found: Sequence[Beside], claims: pl
         place = tuple(claim[name] for name in ("paper_table", "row_label", "column_label", "label", "point"))
         words.setdefault(place, set()).add(claim["word"])
     rows: list[tuple[float | None, str | None, str | None, str | None]] = []
-    for row, (cell, *_) in zip(data.iter_rows(named=True), found, strict=True):
+    for row, (cell, *_) in zip(data.iter_rows(named=True), pairs, strict=True):
         if cell.unusable:
             note = None if row["mean"] is None else "; ".join(filter(None, (NOT_COMPARED, row["note"])))
             rows.append((None, None, None, note))
@@ -237,55 +237,55 @@ def _difference_and_band(row: Mapping[str, Any], printed: float | None) -> tuple
 
 def read_beside(store: Store, grid: str, paper: str, number: int) -> pl.DataFrame:
     """A table of a paper with the results of `grid` in its places, and how both compare; see `compare_with_printed`."""
-    about = grid_context(store, grid, campaign_styles(store))
-    found = pair_with_own(about, printed_table(paper, number))
+    context = grid_context(store, grid, campaign_styles(store))
+    pairs = pair_with_own(context, printed_table(paper, number))
     claims = compare_published(store, grid, paper=paper, table=f"T{number}")
-    return compare_with_printed(frame(about, found), found, claims)
+    return compare_with_printed(frame(context, pairs), pairs, claims)
 
 
-def overlaid(about: GridContext, item: Item) -> pl.DataFrame:
+def overlaid(context: GridContext, item: Item) -> pl.DataFrame:
     """The printed values of the drawn cells for a figure: key (the cell), series, x, value, printed, color.
 
     `value` is in the unit of the measurement here. Values that the paper itself contradicts are left out.
     """
     number, axis = item.printed or (None, "")
     rows = []
-    for each in pair_with_own(about, printed_table(item.paper, number)) if number is not None else ():
+    for each in pair_with_own(context, printed_table(item.paper, number)) if number is not None else ():
         cell, key = each.cell, each.key
-        if axis in cell.point and key in about.drawn and cell.value is not None and not cell.unusable:
+        if axis in cell.point and key in context.drawn and cell.value is not None and not cell.unusable:
             place = cell.point[axis], cell.value * cell.factor
-            rows.append((key, about.look.names[key], *place, cell.printed, about.look.styles[key].color))
+            rows.append((key, context.look.names[key], *place, cell.printed, context.look.styles[key].color))
     names = ("key", "series", "x", "value", "printed", "color")
     kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in names}
     return pl.DataFrame(rows, schema=kinds, orient="row")
 
 
-def draw_printed(about: GridContext, paper: str, number: int) -> Drawn:
+def draw_printed(context: GridContext, paper: str, number: int) -> Drawn:
     """The table of a paper with your own results in its places; signs with a reason where there is none."""
     table = printed_table(paper, number)
-    found = frame(about, pair_with_own(about, table))
-    if found["mean"].is_null().all():
-        reasons = found["why"].drop_nulls().value_counts(sort=True)["why"].to_list()
-        return Drawn(data=found, message=f"The campaign has nothing of it: {reasons[0]}.")
-    caption = f"{own_words(about, table)} {_SIGNS}"
-    some = found["n"].is_between(1, found["planned"] - 1).any()
+    data = frame(context, pair_with_own(context, table))
+    if data["mean"].is_null().all():
+        reasons = data["why"].drop_nulls().value_counts(sort=True)["why"].to_list()
+        return Drawn(data=data, message=f"The campaign has nothing of it: {reasons[0]}.")
+    caption = f"{own_words(context, table)} {_SIGNS}"
+    some = data["n"].is_between(1, data["planned"] - 1).any()
     few = " a/b: a of b planned seeds have a value." if some else ""
     latex = (
-        f"The layout of {paper}, table {number}, with your own results: every number is of the grid {about.grid}, "
+        f"The layout of {paper}, table {number}, with your own results: every number is of the grid {context.grid}, "
         f"none is printed in the paper. {caption}{few}"
     )
-    return Drawn(caption, found, sheet=table_sheet(found, columns_of(table)), latex=table_latex(found, latex))
+    return Drawn(caption, data, sheet=table_sheet(data, columns_of(table)), latex=table_latex(data, latex))
 
 
-def own_words(about: GridContext, table: Sequence[PublishedCell]) -> str:
+def own_words(context: GridContext, table: Sequence[PublishedCell]) -> str:
     """Explain your own numbers in a table."""
     logs = {cell.scale == "log" for cell in table if cell.value is not None}
     mean, of_logs = ("Geometric means", " of logarithms") if logs == {True} else ("Means", "")
     some = " (geometric where the table spans decades)" if logs == {True, False} else ""
     half = "the longer half" if True in logs else "half"
     return (
-        f"{mean} over seeds{some}, {len(about.header['seeds'])} planned, in the printed unit; ± is {half} of the 95 % "
-        f"t interval over seeds{of_logs}, from three seeds on."
+        f"{mean} over seeds{some}, {len(context.header['seeds'])} planned, in the printed unit; ± is {half} of the 95 "
+        f"% t interval over seeds{of_logs}, from three seeds on."
     )
 
 
@@ -311,30 +311,30 @@ _HEADINGS: Final = {"constant": "Constant", "layer": "Per-Layer", "head": "Per-H
 """The paper's names of levels of granularity."""
 
 
-def draw_design(about: GridContext) -> Drawn:
+def draw_design(context: GridContext) -> Drawn:
     """The measure of the grid by level of each number, the other numbers averaged over."""
-    if about.measure is None:
+    if context.measure is None:
         return Drawn(message="The grid has no measure that its cells could be compared by.")
     axes = [
         (name, axis)
         for name, field in _NUMBERS.items()
-        for axis in about.header["axes"]
+        for axis in context.header["axes"]
         if axis["path"].removesuffix(".per").endswith(field) or axis["name"].startswith(field.partition(".")[2])
     ]
     if not axes:
         return Drawn(message="No axis of this grid varies beta, gamma, alpha or v0.")
-    found = runs(about.store, about.grid, about.measure)
-    levels = levels_of(about.header, found["axes"].to_list())
+    by_run = runs(context.store, context.grid, context.measure)
+    levels = levels_of(context.header, by_run["axes"].to_list())
     rows = []
     for name, axis in axes:
         for label in axis["labels"]:
-            at = found.filter([level == label for level in levels[axis["name"]]])
+            at = by_run.filter([level == label for level in levels[axis["name"]]])
             place = {"row": name, "column": _HEADINGS.get(label, label), "best": False}
-            rows.append(place | _average_level(at, about.measure.scale))
+            rows.append(place | _average_level(at, context.measure.scale))
     data = pl.DataFrame(rows, schema_overrides={"spread": pl.Float64, "note": pl.String}, infer_schema_length=None)
-    mean = "Geometric mean" if about.measure.scale == "log" else "Mean"
+    mean = "Geometric mean" if context.measure.scale == "log" else "Mean"
     caption = (
-        f"{mean} of {describe_measure(about.measure, about.unit)} over seeds of the mean over the other numbers' "
+        f"{mean} of {describe_measure(context.measure, context.unit)} over seeds of the mean over the other numbers' "
         "levels; ± is half the 95 % t interval over seeds. Where runs failed or are missing, the mean is of the "
         "others, and says of how many: it is not comparable with its neighbours. The paper prints the design alone. "
         "Its constants are hyperparameters, and its constant v₀ is fixed."

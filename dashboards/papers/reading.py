@@ -28,41 +28,41 @@ def named_series(names: Sequence[str]) -> dict[str, Series]:
 
 
 def read_probe(
-    about: GridContext, name: str, x: str, *, at: Point | None = None, spread: Spread = "seeds", last: bool = False
+    context: GridContext, name: str, x: str, *, at: Point | None = None, spread: Spread = "seeds", last: bool = False
 ) -> pl.DataFrame:
     """Read a probe of the drawn cells along "layer", "step", "head" (y is the layer) or a coordinate of its points.
 
     Other layers, heads and points are averaged within a run. With `last`, only the last layer of each model counts.
     """
-    reading = ProbeReading(about.grid, name, dict(at or {}), layer="last" if last else None)
+    reading = ProbeReading(context.grid, name, dict(at or {}), layer="last" if last else None)
     if x == "head":
-        found = by_head(about.store, reading, about.drawn).rename({"head": "x", "layer": "y"})
+        averages = by_head(context.store, reading, context.drawn).rename({"head": "x", "layer": "y"})
     else:
-        found = clip_interval(about.header, along(about.store, reading, about.drawn, x, spread), name)
-    return _sort(found.rename({"cell": "series"}), about.drawn)
+        averages = clip_interval(context.header, along(context.store, reading, context.drawn, x, spread), name)
+    return _sort(averages.rename({"cell": "series"}), context.drawn)
 
 
 def read_measurement(
-    about: GridContext, name: str, *axes: str, at: Point | None = None, scale: Scale = "linear"
+    context: GridContext, name: str, *axes: str, at: Point | None = None, scale: Scale = "linear"
 ) -> pl.DataFrame:
     """Read a measurement of the drawn cells along one coordinate or two; others are fixed by `at` or averaged."""
     measure = GridMeasure(name, point=dict(at or {}), scale=scale)
-    found = average_points(about.store, about.grid, measure, axes, about.drawn)
-    return _sort(found.rename({"cell": "series"}), about.drawn)
+    averages = average_points(context.store, context.grid, measure, axes, context.drawn)
+    return _sort(averages.rename({"cell": "series"}), context.drawn)
 
 
-def read_evaluation(about: GridContext, name: str) -> pl.DataFrame:
+def read_evaluation(context: GridContext, name: str) -> pl.DataFrame:
     """Read an evaluation of the drawn cells by step, averaged over its points."""
     rows = (
         "SELECT g.cell AS series, e.step AS x, avg(e.value) AS value FROM v_evaluation e "
         "JOIN grid_trial g USING (trial) JOIN trial t USING (trial) WHERE g.grid = $grid AND e.name = $name "
         "AND t.state = 'done' GROUP BY g.cell, e.trial, e.step"
     )
-    found = about.store.sql(over_seeds(rows, ["series", "x"], "linear"), {"grid": about.grid, "name": name})
-    return _sort(found, about.drawn)
+    averages = context.store.sql(over_seeds(rows, ["series", "x"], "linear"), {"grid": context.grid, "name": name})
+    return _sort(averages, context.drawn)
 
 
-def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.DataFrame:
+def read_final(context: GridContext, name: str, *, at: Point | None = None) -> pl.DataFrame:
     """Read the final value of every cell, without x: a measurement over its points, or a probe over its heads."""
     condition, parameters = agrees(at or {})
     rows = f"""
@@ -77,41 +77,41 @@ def read_final(about: GridContext, name: str, *, at: Point | None = None) -> pl.
         ) p JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
         WHERE g.grid = $grid AND t.state = 'done' AND {condition} GROUP BY g.cell, g.trial
     """
-    given = {"grid": about.grid, "name": name, **parameters}
-    found = about.store.sql(over_seeds(rows, ["series"], "linear"), given)
-    return clip_interval(about.header, _sort(found, [cell.cell for cell in about.cells]), name)
+    arguments = {"grid": context.grid, "name": name, **parameters}
+    averages = context.store.sql(over_seeds(rows, ["series"], "linear"), arguments)
+    return clip_interval(context.header, _sort(averages, [cell.cell for cell in context.cells]), name)
 
 
-def _sort(found: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:
+def _sort(frame: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:
     """Keep the rows of `cells` with a value, in the order of `cells`, then by y and x."""
-    kept = found.filter(pl.col("series").is_in(list(cells)) & pl.col("value").is_not_null())
-    axes = [name for name in ("y", "x") if name in found.columns]
-    place = pl.col("series").cast(pl.Enum(list(dict.fromkeys([*cells, *found["series"]]))))
+    kept = frame.filter(pl.col("series").is_in(list(cells)) & pl.col("value").is_not_null())
+    axes = [name for name in ("y", "x") if name in frame.columns]
+    place = pl.col("series").cast(pl.Enum(list(dict.fromkeys([*cells, *frame["series"]]))))
     return kept.with_columns(pl.col(axes).cast(pl.Float64)).sort(place, *axes)
 
 
-def split_cells(about: GridContext, fact: str) -> pl.DataFrame:
+def split_cells(context: GridContext, fact: str) -> pl.DataFrame:
     """Split cells by the axis about `fact`: series (the cell), level, rest (levels of others that vary); else empty."""
-    axis = next((axis["name"] for axis in about.header["axes"] if is_about(axis, fact)), None)
-    by_cell = levels(about) if axis is not None else {}
+    axis = next((axis["name"] for axis in context.header["axes"] if is_about(axis, fact)), None)
+    by_cell = levels(context) if axis is not None else {}
     names = {name: {of.get(name) for of in by_cell.values()} for each in by_cell.values() for name in each}
     rest = [name for name, values in names.items() if len(values) > 1 and name != axis]
     rows = [
         (cell.cell, own.get(str(axis), "–"), " · ".join(own[name] for name in own if name in rest))
-        for cell in about.cells
+        for cell in context.cells
         if (own := by_cell.get(cell.cell)) is not None
     ]
     return pl.DataFrame(rows, schema=dict.fromkeys(("series", "level", "rest"), pl.String), orient="row")
 
 
-def loss_words(about: GridContext, words: str = "loss") -> str:
+def loss_words(context: GridContext, words: str = "loss") -> str:
     """`words` with the unit of the loss, if it is known: that of the grid's measure, else that of its tasks."""
-    unit = about.unit
-    if about.measure is None or about.measure.name != "loss":
-        found = about.store.sql(
+    unit = context.unit
+    if context.measure is None or context.measure.name != "loss":
+        tasks = context.store.sql(
             "SELECT DISTINCT t.spec->>'$.task.kind' AS kind FROM grid_trial g JOIN trial t USING (trial) "
             "WHERE g.grid = $grid",
-            {"grid": about.grid},
+            {"grid": context.grid},
         )
-        unit = "nats per token" if set(found["kind"]) <= {"text", "grammar", "distillation"} else ""
+        unit = "nats per token" if set(tasks["kind"]) <= {"text", "grammar", "distillation"} else ""
     return f"{words}, {unit}" if unit else words

@@ -52,45 +52,45 @@ from ablate.store.database.queries import baseline_cells
 from ablate.store.statistics.check import CHECK_NAMES
 
 
-def overview(about: GridContext, progress: pl.DataFrame) -> str:
+def overview(context: GridContext, progress: pl.DataFrame) -> str:
     """The sentence, the bar, and what the grid is."""
-    done, header = totals(progress), about.header
+    done, header = totals(progress), context.header
     shares = "".join(
         f'<span class="{state}" style="width:{100 * done[state] / max(done["planned"], 1):.3f}%"></span>'
         for state in STATES
         if done.get(state)
     )
-    found = states(about.store, about.grid, [cell.cell for cell in about.cells], about.measure)
-    not_finite = found.filter(pl.col("state") == "not finite").height
+    trials = states(context.store, context.grid, [cell.cell for cell in context.cells], context.measure)
+    not_finite = trials.filter(pl.col("state") == "not finite").height
     pruned = sum(rule["count"] for rule in header.get("rules") or [])
     unread = max(0, header["trials"] - done["planned"])  # their lines of the plan cannot be read
     done["planned"] += unread
-    words = [f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(header['seeds']), 'seed')}."]
-    if not_finite and about.measure is not None:
-        words.append(f"Of those done {not_finite:,} ended with {about.measure.name} that is no finite number.")
+    words = [f"{progress_words(done)} {count(len(context.cells), 'cell')}, {count(len(header['seeds']), 'seed')}."]
+    if not_finite and context.measure is not None:
+        words.append(f"Of those done {not_finite:,} ended with {context.measure.name} that is no finite number.")
     words += [f"Rules left out {count(pruned, 'combination')}."] if pruned else []
     bases = () if nuisance_axes(header) else baseline_cells(header)  # the table names the level of a tuned one
-    labels = [cell.label for cell in about.cells if cell.cell in bases]
+    labels = [cell.label for cell in context.cells if cell.cell in bases]
     are = "The baseline is" if len(labels) == 1 else "Baselines are"
-    words += [f"{are} {'; '.join(labels)}."] if labels and about.baseline_name != labels[0] else []
+    words += [f"{are} {'; '.join(labels)}."] if labels and context.baseline_name != labels[0] else []
     return tag("div", shares, class_="bar", aria_hidden="true") + tag("p", text(" ".join(words)), class_="meta")
 
 
-def show_failures(about: GridContext, key: str) -> str:
+def show_failures(context: GridContext, key: str) -> str:
     """The section, or nothing where nothing failed."""
-    found = about.store.failures(about.grid)
-    if found.is_empty():
+    failures = context.store.failures(context.grid)
+    if failures.is_empty():
         return ""
-    total = int(found["n"].sum())
-    words = f"{count(total, 'failed trial')} of {count(found.height, 'kind')}. Averages leave failed trials out."
+    total = int(failures["n"].sum())
+    words = f"{count(total, 'failed trial')} of {count(failures.height, 'kind')}. Averages leave failed trials out."
     heading = tag("h3", "Failures") + tag("p", text(words), class_="caption")
-    kinds = "".join(_kind(row, about) for row in found.iter_rows(named=True))
-    return tag("div", heading + kinds, class_="block failures") + draw_all("Failure rates", _rates(about, key))
+    kinds = "".join(_kind(row, context) for row in failures.iter_rows(named=True))
+    return tag("div", heading + kinds, class_="block failures") + draw_all("Failure rates", _rates(context, key))
 
 
-def _kind(row: Mapping[str, Any], about: GridContext) -> str:
+def _kind(row: Mapping[str, Any], context: GridContext) -> str:
     reason = str(row["reason"] or "unknown").replace("out_of_memory", "ran out of memory")
-    labels = [about.look.names[cell.cell] for cell in about.cells if cell.label in row["labels"]]
+    labels = [context.look.names[cell.cell] for cell in context.cells if cell.label in row["labels"]]
     more = f" and {len(labels) - MOST_LISTED} more" if len(labels) > MOST_LISTED else ""
     where = text(f" · {', '.join(labels[:MOST_LISTED])}{more}")
     html = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + where)
@@ -100,12 +100,12 @@ def _kind(row: Mapping[str, Any], about: GridContext) -> str:
     return tag("div", html, class_="state alarm")
 
 
-def _rates(about: GridContext, key: str) -> Iterator[FigureBlock]:
-    if about.measure is not None and about.baseline is not None:
-        found = rates(about.store, about.grid, [cell.cell for cell in about.cells])
+def _rates(context: GridContext, key: str) -> Iterator[FigureBlock]:
+    if context.measure is not None and context.baseline is not None:
+        shares = rates(context.store, context.grid, [cell.cell for cell in context.cells])
         caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
-        panels = [(None, draw_rates(found, about.look))]
-        yield FigureBlock(f"{key}-rates", "Failure rates", caption, panels, name_cells(found, about))
+        panels = [(None, draw_rates(shares, context.look))]
+        yield FigureBlock(f"{key}-rates", "Failure rates", caption, panels, name_cells(shares, context))
 
 
 _RANK: Final = {
@@ -116,7 +116,7 @@ _RANK: Final = {
 }
 
 
-def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) -> str:
+def verdict_table(context: GridContext, measure: GridMeasure, judged: JudgedGrid) -> str:
     """The table, its caption and a button that copies all of its columns."""
     average, verdicts = average_words(measure.scale), judged.rows
     columns = [
@@ -124,21 +124,21 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
         HtmlColumn("Verdict"),
         HtmlColumn("Checks", "", LEGEND),
         HtmlColumn(measure.name, "number", f"{average} over the runs that are compared"),
-        HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {about.baseline_name}"),
+        HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {context.baseline_name}"),
         HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
         HtmlColumn("Holm p", "number minor", "adjusted over all comparisons of the table"),
         HtmlColumn("Pairs", "number minor", "seeds on which both groups finished, of those planned"),
         HtmlColumn("Reason", "why"),
     ]
     shown = verdicts.head(MOST_DATA_ROWS)
-    words = verdict_words(about, measure, shown, judged.checks)
+    words = verdict_words(context, measure, shown, judged.checks)
     named = words.iter_rows(named=True)
-    rows = [_row(about, measure, row, each) for row, each in zip(shown.iter_rows(named=True), named, strict=True)]
-    table = sortable_table(columns, rows, caption=f"Verdicts of {about.grid}", pinned=_baselines(about, measure))
-    rope = rope_words(measure.rope, measure.scale, about.unit)
+    rows = [_row(context, measure, row, each) for row, each in zip(shown.iter_rows(named=True), named, strict=True)]
+    table = sortable_table(columns, rows, caption=f"Verdicts of {context.grid}", pinned=_baselines(context, measure))
+    rope = rope_words(measure.rope, measure.scale, context.unit)
     equal = f"Differences within {rope} count as equal." if measure.rope else NO_MARGIN
     caption = (
-        f"{describe_measure(measure, about.unit)}, {average} over seeds, compared with {about.baseline_name}, "
+        f"{describe_measure(measure, context.unit)}, {average} over seeds, compared with {context.baseline_name}, "
         f"{paired_words(verdicts)}. {equal} The interval is that of one comparison; the verdict is corrected for all "
         "of them."
     )
@@ -149,7 +149,7 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
         )
     heading = tag("h3", "Verdicts") + tag("p", text(caption), class_="caption")
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
-    noise = noise_caution(about.store, about.grid).sentences
+    noise = noise_caution(context.store, context.grid).sentences
     said = (LEGEND, *noise)
     cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
     answers = plain_table(["variant", *CHECK_NAMES], words.select("variant", *CHECK_NAMES).rows())
@@ -157,9 +157,9 @@ def verdict_table(about: GridContext, measure: GridMeasure, judged: JudgedGrid) 
     return tag("div", heading + table + cautions + checks + actions, class_="block verdicts")
 
 
-def two_parts(about: GridContext, measure: GridMeasure) -> str:
+def two_parts(context: GridContext, measure: GridMeasure) -> str:
     """How often and how well the cells of a grid learned; nothing if all runs did."""
-    table = two_part(about.store, about.grid)
+    table = two_part(context.store, context.grid)
     if table is None:
         return ""
     exact = f"{100 * (1 - measure.alpha):g} % exact"
@@ -173,7 +173,7 @@ def two_parts(about: GridContext, measure: GridMeasure) -> str:
         "difference",
         "verdict",
     ]
-    rows = [_two_part_cells(about, measure, row) for row in table.rows.iter_rows(named=True)]
+    rows = [_two_part_cells(context, measure, row) for row in table.rows.iter_rows(named=True)]
     words = (
         f"Some runs did not learn; those that did have {table.learned}. Half of alpha is for how often a variant "
         "learns, half for how well, over the pairs in which both learned."
@@ -182,19 +182,21 @@ def two_parts(about: GridContext, measure: GridMeasure) -> str:
     return tag("div", heading + plain_table([*titles, "because"], rows), class_="block two-parts")
 
 
-def _two_part_cells(about: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[str]:
+def _two_part_cells(context: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[str]:
     share = "–" if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
     ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
     difference = f"{change(row['difference'], measure.scale)}{ends and f' ({ends})'}"
     ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
-    p, name = p_value(row["share_p_holm"]), about.look.names[row["cell"]]
+    p, name = p_value(row["share_p_holm"]), context.look.names[row["cell"]]
     return [name, ours, share, theirs, p, str(row["pairs"]), difference, row["verdict"], row["reason"]]
 
 
 _LEARNED: Final = (("learned", "runs"), ("baseline_learned", "baseline_runs"))
 
 
-def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]) -> list[HtmlEntry]:
+def _row(
+    context: GridContext, measure: GridMeasure, row: Mapping[str, Any], words: Mapping[str, Any]
+) -> list[HtmlEntry]:
     icon, kind = ICONS[row["verdict"]]
     verdict = f'<span class="verdict {kind}"><i aria-hidden="true">{icon}</i>{text(row["verdict"])}</span>'
     g = "" if row["hedges_g"] is None else f" Hedges g {number(row['hedges_g'], 2)}."
@@ -203,7 +205,7 @@ def _row(about: GridContext, measure: GridMeasure, row: Mapping[str, Any], words
     marks = zip(CHECK_NAMES, words["checks"], strict=True)
     checks = "".join(tag("abbr", text(mark), title=f"{name}: {words[name]}", data_mark=mark) for name, mark in marks)
     return [
-        HtmlEntry(cell_name(row["cell"], row["label"], about.look), about.look.names[row["cell"]]),
+        HtmlEntry(cell_name(row["cell"], row["label"], context.look), context.look.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
         HtmlEntry(tag("span", checks, class_="checks"), words["checks"].count(MARKS["yes"])),
         HtmlEntry(text(_value(row["value"], measure)), row["value"]),
@@ -220,14 +222,16 @@ def _value(value: float | None, measure: GridMeasure) -> str:
     return number(value, 3 if measure.scale == "log" else 4, padded=True)
 
 
-def _baselines(about: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
-    found = {row["cell"]: row for row in baseline_rows(compared_runs(about.store, about.grid, measure), measure)}
+def _baselines(context: GridContext, measure: GridMeasure) -> list[list[HtmlEntry]]:
+    baselines = {
+        row["cell"]: row for row in baseline_rows(compared_runs(context.store, context.grid, measure), measure)
+    }
     rows = []
-    for cell in about.cells:
-        if base := found.get(cell.cell):
+    for cell in context.cells:
+        if base := baselines.get(cell.cell):
             pairs = f"{base['runs']} of {base['planned']}"
             texts = ["baseline", "", text(_value(base["value"], measure)), "", "", "", pairs, ""]
-            rows.append([HtmlEntry(cell_name(cell.cell, cell.label, about.look)), *map(HtmlEntry, texts)])
+            rows.append([HtmlEntry(cell_name(cell.cell, cell.label, context.look)), *map(HtmlEntry, texts)])
     return rows
 
 
@@ -241,14 +245,14 @@ _READING = (
 )
 
 
-def definition(about: GridContext) -> str:
+def definition(context: GridContext) -> str:
     """List the measure, seeds, axes, rules and the base trial of the grid."""
-    header, seeds = about.header, about.header["seeds"]
+    header, seeds = context.header, context.header["seeds"]
     run = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
     rows = [("Seeds", f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds)))]
-    measure = about.measure
+    measure = context.measure
     if measure is not None:
-        rows.insert(0, ("Measure", describe_measure(measure, about.unit)))
+        rows.insert(0, ("Measure", describe_measure(measure, context.unit)))
         rows.append(("Counts as equal", f"within {rope_words(measure.rope, measure.scale, '')}"))
         rows.append(("False claims", f"at most {measure.alpha * 100:g} % of tables have one, from 5 pairs on"))
     for axis in header["axes"]:
@@ -278,11 +282,11 @@ def reading() -> str:
 
 def environment(store: Store) -> str:
     """On what the trials ran, and how long."""
-    found = store.sql(_ENVIRONMENTS)
-    if found.is_empty():
+    environments = store.sql(_ENVIRONMENTS)
+    if environments.is_empty():
         return ""
     rows: list[list[Any]] = []
-    for row in found.iter_rows(named=True):
+    for row in environments.iter_rows(named=True):
         versions = json.loads(row["versions"] or "{}")
         told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         where = f"{row['device'] or 'unknown'}, {count(row['threads'] or 0, 'thread')}, path {row['path'] or 'unknown'}"

@@ -49,17 +49,17 @@ def report(store: Store, title: str, grids: Sequence[str]) -> str:
 
     Raises NotFoundError for an unknown grid.
     """
-    looks = campaign_styles(store)
-    contexts = [grid_context(store, grid, looks) for grid in grids]
+    styles = campaign_styles(store)
+    contexts = [grid_context(store, grid, styles) for grid in grids]
     body = _header(store, title, contexts) + parts.quarantine(store)
-    for i, about in enumerate(contexts, 1):
-        unseen = len(grids) == 1 and about.grid == title
-        heading = tag("h2", text(about.grid), class_="unseen" if unseen else None)
-        inner, problem = catch_user_error(lambda about=about, i=i: _section(about, looks, f"grid-{i}"))  # type: ignore[misc]
+    for i, context in enumerate(contexts, 1):
+        unseen = len(grids) == 1 and context.grid == title
+        heading = tag("h2", text(context.grid), class_="unseen" if unseen else None)
+        inner, problem = catch_user_error(lambda context=context, i=i: _section(context, styles, f"grid-{i}"))  # type: ignore[misc]
         body += tag("section", heading + (state(str(problem)) if inner is None else inner), id=f"grid-{i}")
     appendix = tag("h2", "Appendix") + parts.reading() + parts.environment(store)
     body += tag("section", appendix, id="appendix", class_="appendix")
-    return document(f"{title} · ablate", body, [REST, *looks.values()])
+    return document(f"{title} · ablate", body, [REST, *styles.values()])
 
 
 def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
@@ -70,62 +70,62 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     if not contexts:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
     if len(contexts) > 1:
-        links = [(about.grid, f"#grid-{i}") for i, about in enumerate(contexts, 1)] + [("Appendix", "#appendix")]
+        links = [(context.grid, f"#grid-{i}") for i, context in enumerate(contexts, 1)] + [("Appendix", "#appendix")]
         items = "".join(tag("li", tag("a", text(name), href=target)) for name, target in links)
         top += tag("nav", tag("ul", items), aria_label="Grids")
     return tag("header", top, class_="page")
 
 
-def _section(about: GridContext, looks: Mapping[str, Style], key: str) -> str:
-    found = in_order(about.store.progress(about.grid), [cell.cell for cell in about.cells])
-    judged, problem = _read_verdicts(about, found)
-    unjudged = _explain_no_verdicts(about, found) if problem is None else f"Nothing is compared. {problem}"
+def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str:
+    progress = in_order(context.store.progress(context.grid), [cell.cell for cell in context.cells])
+    judged, problem = _read_verdicts(context, progress)
+    unjudged = _explain_no_verdicts(context, progress) if problem is None else f"Nothing is compared. {problem}"
     inner = ""
     if judged is not None:
-        inner = tag("p", text(_lead(about, judged.rows)), class_="lead")
-    inner += (state(unjudged) if unjudged else "") + parts.overview(about, found)
-    if judged is not None and about.measure is not None:
-        inner += parts.verdict_table(about, about.measure, judged) + parts.two_parts(about, about.measure)
-    usable = about if problem is None else about._replace(measure=None)
-    done = totals(found)
-    inner += charts(usable, looks, key, is_finished=done["done"] == done["planned"])
-    return inner + parts.show_failures(usable, key) + parts.definition(about)
+        inner = tag("p", text(_lead(context, judged.rows)), class_="lead")
+    inner += (state(unjudged) if unjudged else "") + parts.overview(context, progress)
+    if judged is not None and context.measure is not None:
+        inner += parts.verdict_table(context, context.measure, judged) + parts.two_parts(context, context.measure)
+    usable = context if problem is None else context._replace(measure=None)
+    done = totals(progress)
+    inner += charts(usable, styles, key, is_finished=done["done"] == done["planned"])
+    return inner + parts.show_failures(usable, key) + parts.definition(context)
 
 
-def _lead(about: GridContext, judged: pl.DataFrame) -> str:
+def _lead(context: GridContext, judged: pl.DataFrame) -> str:
     """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
     headlines = count_headlines(judged)
-    said = f"{summarise_verdicts(judged, str(about.baseline_name))}{headlines and f' {sentence(headlines)}'}"
-    measure = about.measure
-    if sum(len(axis["labels"]) > 1 for axis in about.header["axes"]) < 2:
+    said = f"{summarise_verdicts(judged, str(context.baseline_name))}{headlines and f' {sentence(headlines)}'}"
+    measure = context.measure
+    if sum(len(axis["labels"]) > 1 for axis in context.header["axes"]) < 2:
         return said
-    levels, _ = catch_user_error(lambda: measure and effects(about.store, about.grid, measure))
+    levels, _ = catch_user_error(lambda: measure and effects(context.store, context.grid, measure))
     if not levels or not measure or levels.effects.filter(order=1)["factor"].n_unique() < 2:
         return said
     axes = rank_axes(levels.effects, measure)
     return f"{axes} {said}" if lead_by_axes(levels.effects, judged) else f"{said} {axes}"
 
 
-def _read_verdicts(about: GridContext, found: pl.DataFrame) -> tuple[JudgedGrid | None, str | None]:
+def _read_verdicts(context: GridContext, progress: pl.DataFrame) -> tuple[JudgedGrid | None, str | None]:
     """Return the verdicts of a grid, or None and the problem with them; None twice if there is nothing to compare."""
-    if about.measure is None or about.baseline is None or not totals(found)["done"]:
+    if context.measure is None or context.baseline is None or not totals(progress)["done"]:
         return None, None
-    judged, problem = catch_user_error(lambda: judge(about.store, about.grid))
+    judged, problem = catch_user_error(lambda: judge(context.store, context.grid))
     if judged is None or judged.rows.is_empty():
         return None, problem
-    return judged._replace(rows=best_first(judged.rows, about.measure)), None
+    return judged._replace(rows=best_first(judged.rows, context.measure)), None
 
 
-def _explain_no_verdicts(about: GridContext, found: pl.DataFrame) -> str:
+def _explain_no_verdicts(context: GridContext, progress: pl.DataFrame) -> str:
     """Say why there are no verdicts; empty if there are."""
-    if about.problem is not None:
-        return f"Nothing is compared. {about.problem}"
-    if about.measure is None:
+    if context.problem is not None:
+        return f"Nothing is compared. {context.problem}"
+    if context.measure is None:
         return "This grid names no measure, so nothing is compared; its runs are shown."
-    if about.baseline is None:
+    if context.baseline is None:
         return "This grid names no baseline, so its cells are shown and not compared."
-    if not totals(found)["done"]:
+    if not totals(progress)["done"]:
         return "No trial has finished well yet. Verdicts appear with the first results."
-    if len(about.cells) == 1:
+    if len(context.cells) == 1:
         return "This grid has one cell, so there is nothing to compare."
     return ""

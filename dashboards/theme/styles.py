@@ -134,12 +134,12 @@ def name_styles(names: Sequence[str], known: Mapping[str, Style], neutral: str |
 
     Softmax is black; without it, `neutral` is.
     """
-    found = {name: known[name] for name in names if name in known}
+    styles = {name: known[name] for name in names if name in known}
     plain = next(filter(_is_softmax, names), neutral)
     if plain is not None and plain in names:
-        found.setdefault(plain, _plain_style(0))
-    free = (style for style in map(_color_style, count()) if style not in found.values())
-    return {name: found.get(name) or next(free) for name in dict.fromkeys(names)}
+        styles.setdefault(plain, _plain_style(0))
+    free = (style for style in map(_color_style, count()) if style not in styles.values())
+    return {name: styles.get(name) or next(free) for name in dict.fromkeys(names)}
 
 
 def vary_dash(style: Style, turn: int) -> Style:
