@@ -109,10 +109,10 @@ class Saved(NamedTuple):
 
 def load_checkpoint(path: Path, trial: str) -> tuple[int, dict[str, Any]]:
     """Load (step, state) from a checkpoint of `trial`. Raises CheckpointError if it is damaged or of another trial."""
-    found = read_checkpoint(path)
-    if found.trial != trial:
-        raise CheckpointError(f"{path} belongs to trial {found.trial}, not to {trial}; it is not used")
-    return found.step, found.state
+    saved = read_checkpoint(path)
+    if saved.trial != trial:
+        raise CheckpointError(f"{path} belongs to trial {saved.trial}, not to {trial}; it is not used")
+    return saved.step, saved.state
 
 
 def read_checkpoint(path: Path) -> Saved:
@@ -133,13 +133,13 @@ def read_checkpoint(path: Path) -> Saved:
     if _hash(data) != named["blake2b"]:
         raise CheckpointError(f"{path} does not have the hash in its name: it was torn or altered; it is not used")
     try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # the hash matches, so the file was written like this
         raise CheckpointError(f"{path} holds more than tensors and plain data ({error}); it is not used") from error
-    if not isinstance(found, dict) or found.get("schema") != CHECKPOINT_SCHEMA:
+    if not isinstance(content, dict) or content.get("schema") != CHECKPOINT_SCHEMA:
         raise CheckpointError(f"{path} is not a checkpoint of version {CHECKPOINT_SCHEMA}; it is not used")
     try:
-        return Saved(found["trial"], int(found["step"]), dict(found["state"]))
+        return Saved(content["trial"], int(content["step"]), dict(content["state"]))
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} lacks a part of a checkpoint ({error!r}); it is not used") from error
 
@@ -212,8 +212,8 @@ def _files(directory: Path) -> list[Path]:
         return []
     except OSError as error:
         raise environment_problem("list", directory, error) from error
-    found = [path for path in listed if not is_temporary(path) and _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (_step(path), path.name))
+    checkpoints = [path for path in listed if not is_temporary(path) and _NAME.fullmatch(path.name)]
+    return sorted(checkpoints, key=lambda path: (_step(path), path.name))
 
 
 def _step(path: Path) -> int:

@@ -186,12 +186,12 @@ class Trial(Spec):
             wider = before.changed(model=before.model.changed(feedforward_width=width + 1))
             channel = parameters(wider).total - size.total
         added = parameters(self).operator - size.operator
-        found = [
+        changes = [
             *distance_controls(self.task.trained_length, self.task.measured_length(measure.point), moved=moved),
             *(each for new, old in dict.fromkeys(pairs) for each in operator_controls(new, old, self.model)),
             *feedforward_control(added, size.total, channel, width),
         ]
-        return tuple({each.label: each for each in found}.values())
+        return tuple({each.label: each for each in changes}.values())
 
 
 @lru_cache(maxsize=4096)

@@ -83,8 +83,8 @@ def _section(choice: Explanation, folder: str, drawn: str = "") -> str:
     _, _, formula = choice.formula.partition("\n\n")
     if formula:
         parts.append(f"```text\n{formula}\n```\n")
-    if choice.about:
-        parts.append(f"{_paragraphs(choice.about)}\n")
+    if choice.docstring:
+        parts.append(f"{_paragraphs(choice.docstring)}\n")
     if choice.parts:
         links = ", ".join(f"[{each.name}](#{each.name.lower()})" for each in choice.parts)
         parts.append(f"Fields of its parts: {links}.\n")
@@ -100,7 +100,7 @@ def _part_sections(explanations: Sequence[Explanation]) -> str:
     """Describe each spec that is a field of a task or evaluation once."""
     parts = {part.name: part for each in explanations for part in each.parts}
     sections = [
-        f"### {name}\n\n{_paragraphs(part.about)}\n\n{_field_table(part.fields)}"
+        f"### {name}\n\n{_paragraphs(part.docstring)}\n\n{_field_table(part.fields)}"
         for name, part in sorted(parts.items())
     ]
     return "\n".join(["## Parts\n", *sections]) if sections else ""

@@ -41,7 +41,7 @@ class Callbacks:
 
     def _find(self, name: str) -> list[Callable[..., Any]]:
         modules = (sys.modules.get(spec_module_name(file)) for file in self._files)
-        return [found for module in modules if callable(found := getattr(module, name, None))]
+        return [function for module in modules if callable(function := getattr(module, name, None))]
 
     def _call(self, name: str, *arguments: Any) -> None:
         for function in [*self._functions[name]]:

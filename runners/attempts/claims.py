@@ -55,7 +55,7 @@ class Claim(NamedTuple):
 def claim(
     layout: Layout,
     trial: str,
-    about: Mapping[str, Any],
+    fields: Mapping[str, Any],
     *,
     retry: bool,
     again: bool = False,
@@ -63,7 +63,7 @@ def claim(
 ) -> Claim | Taken:
     """Begin the next attempt of `trial`, unless it is done, failed (and `retry` is false), or being worked on.
 
-    `about` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
+    `fields` holds further fields of `start.json`. Its `sources` are the code that will run: checkpoints of other code
     are ignored, and with `again` a trial finished by other code is trained again. Without `sources`, code is not
     compared. A trial that failed in this submission is not retried, except with more micro-batches (`accumulate`)
     after it ran out of memory.
@@ -80,18 +80,18 @@ def claim(
         if number == tried:
             time.sleep(_RELIST_S)
         state = trial_state(layout, trial, leases.alive)
-        taken = find_taken(state, about, retry=retry, again=again)
+        taken = find_taken(state, fields, retry=retry, again=again)
         if taken is not None:
             return taken
-        same_code = by_code(state, about.get("sources"))
-        found, remarks = newest_checkpoint(layout, trial, same_code)
-        resumed = {"attempt": found.attempt, "step": found.step} if found else None
-        start = {**start_record(trial, number), "resumed_from": resumed, **about}
+        same_code = by_code(state, fields.get("sources"))
+        checkpoint, remarks = newest_checkpoint(layout, trial, same_code)
+        resumed = {"attempt": checkpoint.attempt, "step": checkpoint.step} if checkpoint else None
+        start = {**start_record(trial, number), "resumed_from": resumed, **fields}
         if begin(layout, start, remarks):
             failure = _find_hopeless(layout, state, same_code, start)
             if failure is None:
-                return Claim(number, found, start)
-            record_death(layout, trial, number, found.step if found else 0, failure)
+                return Claim(number, checkpoint, start)
+            record_death(layout, trial, number, checkpoint.step if checkpoint else 0, failure)
             return Taken(State.FAILED)
         tried = number
 
@@ -106,22 +106,22 @@ def _own_leases() -> Leases:
     return Leases()
 
 
-def find_taken(state: TrialState, about: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
+def find_taken(state: TrialState, fields: Mapping[str, Any], *, retry: bool, again: bool) -> Taken | None:
     """Return why a trial in `state` cannot be claimed, with the arguments of `claim`; None if it can."""
-    sources = about.get("sources")
+    sources = fields.get("sources")
     if state.state == State.DONE and again and sources is not None and ran_other_code(state, sources):
         return Taken(State.RUNNING) if state.live is not None else None
     if state.state in (State.DONE, State.RUNNING):
         return Taken(state.state)
-    if state.state == State.FAILED and state.ended is not None and not _needs_less_memory_now(state.ended, about):
-        here = state.ended.start.get("submission") == about.get("submission")
+    if state.state == State.FAILED and state.ended is not None and not _needs_less_memory_now(state.ended, fields):
+        here = state.ended.start.get("submission") == fields.get("submission")
         return None if retry and not here else Taken(State.FAILED)
     return None
 
 
-def _needs_less_memory_now(failed: AttemptState, about: Mapping[str, Any]) -> bool:
+def _needs_less_memory_now(failed: AttemptState, fields: Mapping[str, Any]) -> bool:
     reason = (failed.end or {}).get("reason")
-    return reason == "out_of_memory" and (about.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
+    return reason == "out_of_memory" and (fields.get("accumulate") or 1) > (failed.start.get("accumulate") or 1)
 
 
 def _find_hopeless(
@@ -133,17 +133,17 @@ def _find_hopeless(
     these.
     """
     lives, died, long, places = 0, 0, 0.0, [start.get("place")]
-    for found in reversed(state.attempts):
-        theirs = found.start
-        failed = found.end is not None and found.end["status"] == "failed"
-        if failed or not same_code(found.attempt) or theirs.get("resumed_from") != start["resumed_from"]:
+    for attempt in reversed(state.attempts):
+        theirs = attempt.start
+        failed = attempt.end is not None and attempt.end["status"] == "failed"
+        if failed or not same_code(attempt.attempt) or theirs.get("resumed_from") != start["resumed_from"]:
             break
         place = theirs.get("place")
-        died += found.end is None and not any(earlier_life(place, later) for later in places)
+        died += attempt.end is None and not any(earlier_life(place, later) for later in places)
         places.append(place)
         beats_s = LONG_BEATS * float(theirs.get("heartbeat_s", BEAT_EVERY_S))
         long += min(
-            1.0, _lasted_s(layout, start["trial"], found) / max(2 * float(theirs.get("checkpoint_s", 0)), beats_s)
+            1.0, _lasted_s(layout, start["trial"], attempt) / max(2 * float(theirs.get("checkpoint_s", 0)), beats_s)
         )
         lives += 1
     if died >= MOST_LOST:
@@ -151,11 +151,11 @@ def _find_hopeless(
     return fruitless_failure(lives, (start["resumed_from"] or {}).get("step", 0)) if long >= MOST_FRUITLESS else None
 
 
-def _lasted_s(layout: Layout, trial: str, found: AttemptState) -> float:
-    if found.end is not None:
-        return float(found.end.get("wall_s") or 0.0)
-    beat = last_beat_ns(layout, trial, found.attempt)
-    return 0.0 if beat is None else beat / 1e9 - float(found.start["started"])
+def _lasted_s(layout: Layout, trial: str, attempt: AttemptState) -> float:
+    if attempt.end is not None:
+        return float(attempt.end.get("wall_s") or 0.0)
+    beat = last_beat_ns(layout, trial, attempt.attempt)
+    return 0.0 if beat is None else beat / 1e9 - float(attempt.start["started"])
 
 
 def record_death(layout: Layout, trial: str, number: int, step: int, failure: Failure) -> None:

@@ -76,8 +76,8 @@ class CrashCounter:
         """Record `failure` in the attempt that worker `pid` left behind, or in a new one if it left none."""
         number = self._left_behind(trial, pid)
         if number is None and trial_state(self._layout, trial).state not in (State.DONE, State.RUNNING):
-            about = {"submission": self._job.submission, **dict.fromkeys(("worker", "path", "device", "threads"))}
-            mine = claim(self._layout, trial, about, retry=True)  # an attempt to record it in
+            fields = {"submission": self._job.submission, **dict.fromkeys(("worker", "path", "device", "threads"))}
+            mine = claim(self._layout, trial, fields, retry=True)  # an attempt to record it in
             number = None if isinstance(mine, Taken) else mine.number
         if number is None:  # another process has it, or it has a result
             kept = ENDED if self._job.again else (State.FAILED,)  # the new attempt failed, the old result stays
@@ -106,7 +106,7 @@ class CrashCounter:
         if state.state in (State.DONE, State.RUNNING):
             return None
         ours = {"pid": pid, "host": socket.gethostname(), "pid_space": pid_space()}
-        for found in reversed(state.attempts):
-            if found.end is None and all(found.start.get(name, said) == said for name, said in ours.items()):
-                return found.attempt
+        for each in reversed(state.attempts):
+            if each.end is None and all(each.start.get(name, said) == said for name, said in ours.items()):
+                return each.attempt
         return None

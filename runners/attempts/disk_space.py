@@ -35,11 +35,11 @@ def disk_problem(root: Path, error: BaseException | None = None) -> str | None:
     said = str(error) if error is not None and str(root) in str(error) else ""
     met = next((why for why in (errno.ENOSPC, errno.EDQUOT) if os.strerror(why) in said), None)
     try:
-        found = os.statvfs(root)
+        space = os.statvfs(root)
     except OSError:
         return None
-    free = found.f_bavail * found.f_frsize
-    if met is None and free >= _FULL_BYTES and (found.f_favail or not found.f_files):
+    free = space.f_bavail * space.f_frsize
+    if met is None and free >= _FULL_BYTES and (space.f_favail or not space.f_files):
         return None
     why = "your quota is used up" if met == errno.EDQUOT else f"{free >> 20} MB are free"
     return f"the campaign's disk is full ({root}: {why}); free some space, and workers go on from what was saved"

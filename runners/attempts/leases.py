@@ -38,8 +38,8 @@ class Sighting(NamedTuple):
     beat_ns: int | None
     """None: there was none."""
     silent_s: float
-    looked: float
-    """Time of the last look, in seconds of the observer's own clock."""
+    clock_s: float
+    """Time of the last check, in seconds of the observer's own clock."""
 
 
 @final
@@ -78,8 +78,8 @@ class Leases:
         file = self._file(place, now)
         silent_s = 0.0
         for each in filter(None, (self._seen.get(place), None if file is None else _read(file))):
-            if each.beat_ns == beat and each.looked <= now:  # else there was a sign of life, or another boot
-                silent_s = max(silent_s, each.silent_s + min(now - each.looked, most_s))
+            if each.beat_ns == beat and each.clock_s <= now:  # else there was a sign of life, or another boot
+                silent_s = max(silent_s, each.silent_s + min(now - each.clock_s, most_s))
         self._seen[place] = Sighting(beat, silent_s, now)
         if file is not None:
             with suppress(OSError):  # it only spares others a wait
@@ -117,16 +117,16 @@ def host_memory() -> Path | None:
         boot = _BOOT.read_text().strip()
         directory = Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}-{boot}"
         directory.mkdir(mode=0o700, exist_ok=True)
-        about = directory.lstat()
+        status = directory.lstat()
     except OSError:  # no such clock, or no place: every process then waits for itself
         return None
-    ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
     return directory if ours else None
 
 
 def _read(file: Path) -> Sighting | None:
     try:
-        found = Sighting(*json.loads(file.read_text()))
-        return found if math.isfinite(found.silent_s) else None
+        sighting = Sighting(*json.loads(file.read_text()))
+        return sighting if math.isfinite(sighting.silent_s) else None
     except (OSError, TypeError, ValueError):  # not there, being written, or cut off: not known
         return None

@@ -117,8 +117,8 @@ def trial_of(line: bytes, where: str) -> str:
 
     Raises StoreError if the line is not whole; `where` names its place.
     """
-    found = _KEY.match(line)
-    return found[1].decode() if found and line.endswith(b"}\n") else str(parse_object(line, where)["trial"])
+    match = _KEY.match(line)
+    return match[1].decode() if match and line.endswith(b"}\n") else str(parse_object(line, where)["trial"])
 
 
 def write_submission(layout: Layout, submission: str, lines: Iterable[Mapping[str, Any] | bytes]) -> None:

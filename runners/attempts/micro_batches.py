@@ -11,15 +11,15 @@ from ablate.store.state import State
 def written_micro_batches(spec: Mapping[str, Any]) -> int | None:
     """Return the number of micro-batches in the spec; None if such trials have none."""
     execution = spec.get("execution") or {}
-    found, most = execution.get("accumulate"), execution.get("micro_batch")
-    if isinstance(found, int) and isinstance(most, int):
+    count, most = execution.get("accumulate"), execution.get("micro_batch")
+    if isinstance(count, int) and isinstance(most, int):
         return math.ceil(int(spec["task"]["batch"]) / (int(execution["gpus"]) * most))
-    return found if isinstance(found, int) else None
+    return count if isinstance(count, int) else None
 
 
 def micro_batches(state: TrialState, written: int) -> int:
     """Return the largest number tried so far, doubled if it ran out of memory."""
-    tried = [(found.start.get("accumulate") or 0, (found.end or {}).get("reason")) for found in state.attempts]
+    tried = [(each.start.get("accumulate") or 0, (each.end or {}).get("reason")) for each in state.attempts]
     most: int = max([written, *(count for count, _ in tried)])
     return 2 * most if (most, "out_of_memory") in tried else most
 

@@ -98,7 +98,7 @@ class Submission:
 
     @property
     def jobs(self) -> list[int]:
-        return [array.job for found in self.classes for array in found.arrays if array.job is not None]
+        return [array.job for each in self.classes for array in each.arrays if array.job is not None]
 
     def with_next_job(self, job: int) -> "Submission":
         """Return the record with the number of the first array that has none."""
@@ -136,9 +136,9 @@ def job_name(submission: str, word: str | None = None) -> str:
     return f"{word or 'ablate'}-{submission}"
 
 
-def write_submission_record(layout: Layout, found: Submission) -> None:
+def write_submission_record(layout: Layout, record: Submission) -> None:
     """Write or replace the record. Raises EnvironmentProblem if the campaign cannot be written."""
-    write_json(layout.submission_record(found.submission), asdict(found))
+    write_json(layout.submission_record(record.submission), asdict(record))
 
 
 def read_submission_record(layout: Layout, submission: str) -> Submission:
@@ -228,9 +228,9 @@ def record_run(layout: Layout, job: "RunRequest", machine: str) -> Submission:
     """
     from ablate.runners.provenance.code_snapshot import take
 
-    found = new_record(job, machine, take(layout, job.files) if job.files else None)
-    write_submission_record(layout, found)
-    return found
+    record = new_record(job, machine, take(layout, job.files) if job.files else None)
+    write_submission_record(layout, record)
+    return record
 
 
 class OpenRun(NamedTuple):
@@ -246,15 +246,19 @@ def open_runs(layout: Layout, states: Mapping[str, TrialState]) -> list[OpenRun]
 
     A run on another host may not have begun a trial yet. Records that cannot be read are left out.
     """
-    open_attempts = [(key, found) for key, state in states.items() for found in state.attempts if found.end is None]
+    open_attempts = [
+        (key, attempt) for key, state in states.items() for attempt in state.attempts if attempt.end is None
+    ]
     runs = []
     for record in submission_records(layout):
         if not isinstance(record, Submission) or record.is_queued or record.ended is not None:
             continue
         here = local_process(vars(record))
         if here is not False:
-            ours = ((key, found) for key, found in open_attempts if found.start["submission"] == record.submission)
-            ages = (heartbeat_age(layout, key, found.attempt) for key, found in ours)
+            ours = (
+                (key, attempt) for key, attempt in open_attempts if attempt.start["submission"] == record.submission
+            )
+            ages = (heartbeat_age(layout, key, attempt.attempt) for key, attempt in ours)
             beats = (time.time() - quiet_s for quiet_s in ages if quiet_s is not None)
             runs.append(OpenRun(record, time.time() if here else max((record.written, *beats))))
     return runs

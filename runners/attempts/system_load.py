@@ -25,12 +25,12 @@ class SystemLoad:
         passed = time.monotonic() - self._at
         if passed < SAMPLE_S:
             return {}
-        found = {"system.cpu_cores": (time.process_time() - self._cpu_s) / passed}
+        values = {"system.cpu_cores": (time.process_time() - self._cpu_s) / passed}
         self._at, self._cpu_s = time.monotonic(), time.process_time()
         if _STATM.exists():
-            found["system.memory_bytes"] = float(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+            values["system.memory_bytes"] = float(int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
         torch: Any = sys.modules.get("torch")
-        return found | (_gpu(torch.cuda) if torch is not None and torch.cuda.is_initialized() else {})
+        return values | (_gpu(torch.cuda) if torch is not None and torch.cuda.is_initialized() else {})
 
 
 def _gpu(cuda: Any) -> dict[str, float]:

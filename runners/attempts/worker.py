@@ -184,8 +184,8 @@ class Worker:
             line = self._manifest.line(row)
             spec = self._cut(line)
             trial = self._trial(line["trial"], spec)
-            retry, again, about = self._job.retry, self._job.again, self._about(spec, trial)
-            mine = claim(self._layout, line["trial"], about, retry=retry, again=again, leases=self._leases)
+            retry, again, fields = self._job.retry, self._job.again, self._start_fields(spec, trial)
+            mine = claim(self._layout, line["trial"], fields, retry=retry, again=again, leases=self._leases)
         except EnvironmentProblem as error:
             raise CampaignUnwritable(str(error)) from error
         if isinstance(mine, Taken):
@@ -207,7 +207,7 @@ class Worker:
             return split(spec, count // 2)
         return smaller
 
-    def _about(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
+    def _start_fields(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
         execution = spec.get("execution") or {}
         return {
             "submission": self._job.submission,

@@ -81,23 +81,23 @@ class WorkerRecord:
 _LIVES: Final = TypeAdapter(list[WorkerRecord])
 
 
-def worker_path(layout: Layout, found: WorkerRecord) -> Path:
+def worker_path(layout: Layout, record: WorkerRecord) -> Path:
     """Return the path of the worker's file."""
-    return layout.submission(found.submission) / "workers" / f"{found.resource_class}-{found.worker}.json"
+    return layout.submission(record.submission) / "workers" / f"{record.resource_class}-{record.worker}.json"
 
 
-def write_worker(layout: Layout, found: WorkerRecord) -> None:
+def write_worker(layout: Layout, record: WorkerRecord) -> None:
     """Write the record of a life after those of earlier lives.
 
     A life writes nothing once the next life has begun: SLURM may have taken its node for dead.
 
     Raises EnvironmentProblem if the campaign cannot be written.
     """
-    path = worker_path(layout, found)
+    path = worker_path(layout, record)
     lives = _read(path) or []
-    if any(life.restarts > found.restarts for life in lives):
+    if any(life.restarts > record.restarts for life in lives):
         return
-    data = [asdict(life) for life in (*(life for life in lives if life.restarts < found.restarts), found)]
+    data = [asdict(life) for life in (*(life for life in lives if life.restarts < record.restarts), record)]
     for life in data:
         life["class"] = life.pop("resource_class")
     write_json(path, {"schema": FILE_SCHEMA, "lives": data})
@@ -144,9 +144,9 @@ def _read(path: Path) -> list[WorkerRecord] | None:
         return None
 
 
-def used_hours(found: Iterable[WorkerRecord], unit: str) -> float:
+def used_hours(records: Iterable[WorkerRecord], unit: str) -> float:
     """Return the hours that the workers have used in total."""
-    return math.fsum(each.hours(unit) for each in found)
+    return math.fsum(each.hours(unit) for each in records)
 
 
 @final
@@ -212,9 +212,9 @@ def cancelled_path(layout: Layout, submission: str) -> Path:
     return layout.submission(submission) / "cancelled.json"
 
 
-def write_cancelled(layout: Layout, submission: str, found: CalledOff) -> None:
+def write_cancelled(layout: Layout, submission: str, cancelled: CalledOff) -> None:
     """Write or replace the file."""
-    record = {"schema": FILE_SCHEMA, "all": found.all, "trials": sorted(found.trials)}
+    record = {"schema": FILE_SCHEMA, "all": cancelled.all, "trials": sorted(cancelled.trials)}
     write_json(cancelled_path(layout, submission), record)
 
 
@@ -249,7 +249,7 @@ class Cancellations:
 
 def open_submissions(layout: Layout) -> list[str]:
     """Ids of submissions that, by their files, have a worker that has not left for good and are not cancelled."""
-    found = []
+    submissions = []
     for record in submission_records(layout):
         if isinstance(record, Unreadable) or not record.is_queued:
             continue
@@ -260,5 +260,5 @@ def open_submissions(layout: Layout) -> list[str]:
                 over < sum(each.workers for each in record.classes)
                 and not read_cancelled(layout, record.submission).all
             ):
-                found.append(record.submission)
-    return found
+                submissions.append(record.submission)
+    return submissions

@@ -104,7 +104,7 @@ class SubmissionQueue(Protocol):
         The scheduler's last answer may be `max_age_s` old; files are read anew.
         """
 
-    def cancel(self, found: SubmissionStatus) -> str | None:
+    def cancel(self, status: SubmissionStatus) -> str | None:
         """Take the workers of a submission out of the queue; return why that failed, and what does it."""
 
 
@@ -161,17 +161,17 @@ class Submissions:
                 records.setdefault(record.machine, []).append(record)
         for name, some in records.items():
             try:
-                found, said = self._backend(name).list(layout, some, max_age_s)
+                listed, said = self._backend(name).list(layout, some, max_age_s)
             except Exception as problem:  # noqa: BLE001  # by code of another package; the others are still shown
                 words = str(problem) if isinstance(problem, AblateError) else f"backend {name!r}: {problem!r}"
-                found, said = [], [Unreadable(each.submission, words).in_words() for each in some]
-            statuses += found
+                listed, said = [], [Unreadable(each.submission, words).in_words() for each in some]
+            statuses += listed
             notes += said
         return sorted(statuses, key=lambda each: each.record.submission), notes
 
-    def cancel(self, found: SubmissionStatus) -> str | None:
+    def cancel(self, status: SubmissionStatus) -> str | None:
         """Let the backend of a submission cancel it."""
-        return self._backend(found.record.machine).cancel(found)
+        return self._backend(status.record.machine).cancel(status)
 
     def _backend(self, name: str) -> SubmissionQueue:
         return self._backends.get(name) or self._backends.setdefault(name, find_backend(name))

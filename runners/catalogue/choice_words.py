@@ -127,14 +127,14 @@ def value_words(value: object, folder: Path | None = None) -> str:
 def spec_line(spec: Spec, folder: Path | None = None) -> str:
     """Write the call that makes a spec, without defaults and without fields that it computes itself."""
     fields, words = type(spec).model_fields, field_words(type(spec))
-    given = {
+    arguments = {
         name: getattr(spec, name)
         for name in field_names(type(spec))
         if name != "kind" and not name.endswith("_hash")
         if not any(phrase in words.get(name, "") for phrase in _COMPUTED_FIELD)
         if fields[name].is_required() or getattr(spec, name) != fields[name].get_default(call_default_factory=True)
     }
-    inner = ", ".join(f"{name}={value_words(value, folder)}" for name, value in given.items())
+    inner = ", ".join(f"{name}={value_words(value, folder)}" for name, value in arguments.items())
     return f"{type(spec).__name__}({inner})"
 
 

@@ -125,17 +125,18 @@ def arguments(known: NamedOperator) -> tuple[Argument, ...]:
     """List the arguments of the function of a named operator, without the name on charts."""
     hints = get_type_hints(known.make)
     taken = [each for each in inspect.signature(known.make).parameters.values() if each.name != "name"]
-    found = []
+    rows = []
     for each in taken:
         hint = hints.get(each.name)
         literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]  # alone or in a union
-        found.append(Argument(each.name, each.default, tuple(value for part in literals for value in get_args(part))))
-    return tuple(found)
+        rows.append(Argument(each.name, each.default, tuple(value for part in literals for value in get_args(part))))
+    return tuple(rows)
 
 
 def data(explanation: tuple[object, ...]) -> dict[str, object]:
     """Convert an explanation, which is a NamedTuple, to plain data; rows become objects."""
-    return {name: _plain(value) for name, value in explanation._asdict().items()}  # type: ignore[attr-defined]
+    fields: dict[str, object] = explanation._asdict()  # type: ignore[attr-defined]
+    return {"about" if name == "docstring" else name: _plain(value) for name, value in fields.items()}
 
 
 def _plain(value: object) -> object:

@@ -100,9 +100,11 @@ def explain_choice(name: str, *families: str) -> Explanation:
             home=f"{member.__name__} of {member.__module__}",
             use=_use(member, line),
             formula=formula(member),
-            about="" if docstring(member, inherited=True) == formula(member) else docstring(member, inherited=True),
+            docstring="" if docstring(member, inherited=True) == formula(member) else docstring(member, inherited=True),
             fields=tuple(field_rows(member)),
-            parts=tuple(PartRows(part.__name__, _about(part), tuple(field_rows(part))) for part in parts_of(member)),
+            parts=tuple(
+                PartRows(part.__name__, _docstring_of(part), tuple(field_rows(part))) for part in parts_of(member)
+            ),
             needs=_needs(example, folder),
             measures=tuple(rows),
             predictors=tuple(predictors(measures, units)),
@@ -110,12 +112,12 @@ def explain_choice(name: str, *families: str) -> Explanation:
         )
 
 
-def find_part(found: Explanation, name: str) -> PartRows:
+def find_part(explanation: Explanation, name: str) -> PartRows:
     """Find a spec inside the fields of a kind, or raise NotFoundError."""
-    parts = {each.name: each for each in found.parts}
+    parts = {each.name: each for each in explanation.parts}
     if name not in parts:
         has = f"it has {', '.join(parts)}{suggest_name(name, list(parts))}" if parts else "it has none"
-        raise NotFoundError(f"{found.name} has no part {name!r}; {has}")
+        raise NotFoundError(f"{explanation.name} has no part {name!r}; {has}")
     return parts[name]
 
 
@@ -149,7 +151,7 @@ def _measures(example: Choice | None) -> tuple[Mapping[str, tuple[Mapping[str, f
     return {name: tuple(points) for name, points in (example.measures() or {}).items()}, units
 
 
-def _about(part: type[Spec]) -> str:
+def _docstring_of(part: type[Spec]) -> str:
     own = docstring(part, inherited=True)
     text = formula(part) if issubclass(part, Choice) else own
     return own if text == own else f"{own}\n\n{text}"

@@ -53,7 +53,7 @@ class PartRows(NamedTuple):
     """Describes a spec inside a field."""
 
     name: str
-    about: str
+    docstring: str
     fields: tuple[FieldRow, ...]
 
 
@@ -80,7 +80,7 @@ class Explanation(NamedTuple):
     """Python that makes it."""
     formula: str = ""
     """The docstring of the file of a task, an evaluation or a probe."""
-    about: str = ""
+    docstring: str = ""
     """The docstring of its class, if it says more."""
     formulas: tuple[StageFormula, ...] = ()
     arguments: tuple[Argument, ...] = ()
@@ -117,7 +117,7 @@ class Explanation(NamedTuple):
         every = (
             Facts("arguments", [*map(str, self.arguments)], is_code=True),
             Facts(f"fields of {self.name}", self.fields, FIELD_HEADINGS),
-            Facts("parts", [f"{part.name}: {part.about.splitlines()[0]}" for part in self.parts]),
+            Facts("parts", [f"{part.name}: {part.docstring.splitlines()[0]}" for part in self.parts]),
             Facts("numbers", [row.words for row in self.numbers], NUMBER_HEADINGS),
             Facts("options", [f"{name}={option_words(each)}" for name, each in self.options.items()], is_code=True),
             Facts(f"parameters added to {self.model}", [added] if self.model else (), is_code=True),

@@ -72,13 +72,13 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
 def each_choice_once(operators: Iterable[Operator]) -> list[Operator]:
     """Keep the operators that have a choice which no earlier one has, with the numbers of the choice."""
     seen: set[tuple[str, str]] = set()
-    found = []
+    kept = []
     for operator in operators:
         choices = {(stage, getattr(operator, stage).key) for stage in Operator.model_fields if stage != "name"}
         if not choices <= seen:
-            found.append(operator)
+            kept.append(operator)
         seen |= choices
-    return found
+    return kept
 
 
 def _count_failures(operators: list[Operator]) -> int:

@@ -82,9 +82,9 @@ def curves(
     if "=" in metric:
         metric, query = "loss", (metric, *query)
     with open_grid(of) as (store, name, warnings):
-        found = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
+        compared = compare_learning(store, name, metric, at.by, budget=at.budget, level=at.level)
         rule = rule_of(store, name, metric)
-        parts = keep_cells(store, name, found, query).partition_by("question", maintain_order=True)
+        parts = keep_cells(store, name, compared, query).partition_by("question", maintain_order=True)
         order = sort_cells(parts[0], rows.sort, rule.better)["cell"].to_list()
         rank = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
         shown = select_columns(pl.concat(part.sort(rank) for part in parts), rows.columns)
@@ -93,7 +93,7 @@ def curves(
             write_prose(f"{title}; the last value recorded at or before it")
             write_prose(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
-                f"{format_count(found['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
+                f"{format_count(compared['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
             _write_curves(store, name, parts, order, at.by)
             return
@@ -162,38 +162,38 @@ def pareto(
     from ablate.store.analysis.verdicts import measure_of
 
     with open_grid(of) as (store, name, warnings):
-        found = pareto_of(store, name, against)
+        front = pareto_of(store, name, against)
         measure = measure_of(store, name, None)
         header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
-        shown = keep_cells(store, name, found, query)
+        shown = keep_cells(store, name, front, query)
         if sort == "effect":
             ranked = pl.col("standing").replace_strict(_STANDINGS, range(len(_STANDINGS)), return_dtype=pl.Int64)
             best = [False, measure.better == "higher"]
             shown = shown.sort(ranked, measure.name, descending=best, nulls_last=True, maintain_order=True)
         if columns is None and of.as_text:
             _write_pareto_title(header, measure, ways)
-            _write_unlisted(store, name, found)
+            _write_unlisted(store, name, front)
             _write_standings(store, header, shown, [measure.name, *ways])
             return
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_unlisted(store: "Store", grid: str, found: "pl.DataFrame") -> None:
-    """Name the cells of the grid that `found` lacks, which count in the families."""
-    listed = set(found["cell"])
+def _write_unlisted(store: "Store", grid: str, frame: "pl.DataFrame") -> None:
+    """Name the cells of the grid that `frame` lacks, which count in the families."""
+    listed = set(frame["cell"])
     absent = [label for cell, label in label_cells(store, grid).items() if cell not in listed]
     if absent:
         named = some(absent, MOST_NAMED)
         write_prose(f"{format_count(len(absent), 'cell')} of these not listed, as no run has all values: {named}")
 
 
-def _write_standings(store: "Store", header: Mapping[str, Any], found: "pl.DataFrame", numbers: Sequence[str]) -> None:
-    """Write the baselines, which are marked, then the other cells of `found`; rivals are named by the first."""
+def _write_standings(store: "Store", header: Mapping[str, Any], frame: "pl.DataFrame", numbers: Sequence[str]) -> None:
+    """Write the baselines, which are marked, then the other cells of `frame`; rivals are named by the first."""
     from ablate.store.database.queries import baseline_cells
 
     bases = baseline_cells(header)
-    rows = sorted(found.rows(named=True), key=lambda row: row["cell"] not in bases)
+    rows = sorted(frame.rows(named=True), key=lambda row: row["cell"] not in bases)
     labels, names = name_cells(store, header["grid"], rows)
     headings = [*labels, "n", *numbers, "standing"]
     for most in (LONG_LABEL, 0, None):

@@ -21,7 +21,7 @@ from ablate.runners.planning.operator_checks import Findings, OperatorChecks
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.state import COUNTED, State
 
@@ -48,7 +48,7 @@ class RunPlan:
     """Their headers."""
     cells: tuple[CellPlan, ...]
     """In the order of the spec; a cell of two grids is listed for each."""
-    trials: tuple[Surveyed, ...]
+    trials: tuple[GridTrial, ...]
     counts: Mapping[str, int]
     """Trials by state, as `ablate status` names them."""
     other_code: int
@@ -102,8 +102,8 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         if demands is not None:
             demands.add_cell(grid, planned)
 
-    found = PreparedRun(replace(request, replace=True), grids, add_cell).survey()
-    chosen = found.narrow_to(request.only, request.seeds)
+    worklist = PreparedRun(replace(request, replace=True), grids, add_cell).list_trials()
+    chosen = worklist.narrow_to(request.only, request.seeds)
     if options.slurm is not None and demands is not None:
         pool_of = plan_allocation(chosen, grids, demands, options.slurm)
     else:
@@ -112,14 +112,14 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     headers = tuple(grid.header() for grid in grids)
     sizes = {header["grid"]: header["cells"] for header in headers}
     told = resolutions(layout, grids, options.noise_from)
-    states = Counter(options.states.get(trial.key, trial.state) for trial in found.trials)
+    states = Counter(options.states.get(trial.key, trial.state) for trial in worklist.trials)
     return RunPlan(
         root=layout.root,
         grids=headers,
         cells=tuple(listed),
-        trials=found.trials,
+        trials=worklist.trials,
         counts={state: states[state] for state in COUNTED},
-        other_code=found.other_code,
+        other_code=worklist.other_code,
         to_do=len(chosen.to_do),
         estimate=times,
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
@@ -129,11 +129,11 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     )
 
 
-def _add_hours(found: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
+def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
     """Add the estimated hours of one more seed, if no finished trial gives them."""
-    if found.hours is not None or times.hours is None or not to_do:
-        return found
-    return found._replace(hours=times.hours / (to_do - times.unknown) * cells, unit=times.unit)
+    if resolution.hours is not None or times.hours is None or not to_do:
+        return resolution
+    return resolution._replace(hours=times.hours / (to_do - times.unknown) * cells, unit=times.unit)
 
 
 SHOWN_CELLS = 10
@@ -221,5 +221,5 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
         "controls": {name: list(lines) for name, lines in plan.controls.items()},
-        "findings": {name: found.data for name, found in plan.findings.items()},
+        "findings": {name: each.data for name, each in plan.findings.items()},
     }

@@ -108,8 +108,8 @@ def operators(
         _write_kinds(facts.stage_kinds(None if name == STAGES else name), brief=name == STAGES, as_json=as_json)
     else:
         model = page.model or facts.MODEL
-        found = facts.explain(facts.find_named(name), model) if kind is None else facts.explain_kind(name, kind)
-        write_json("operators", facts.data(found)) if as_json else _write_explanation(found)
+        explanation = facts.explain(facts.find_named(name), model) if kind is None else facts.explain_kind(name, kind)
+        write_json("operators", facts.data(explanation)) if as_json else _write_explanation(explanation)
 
 
 def _write_names(columns: Sequence[str], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
@@ -171,12 +171,12 @@ def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path
         table = [row._asdict() for row in rows]
         write_json(command, table) if as_json else write_table(("kind", "name", "description"), rows)
     else:
-        found = explain_choice(name, *of)
+        explanation = explain_choice(name, *of)
         if part is not None:
-            inner = find_part(found, part)
+            inner = find_part(explanation, part)
             write_json(command, data(inner)) if as_json else _write_part(inner)
         else:
-            write_json(command, data(found)) if as_json else _write_explanation(found)
+            write_json(command, data(explanation)) if as_json else _write_explanation(explanation)
 
 
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
@@ -210,14 +210,14 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
     return prove_operators(spec, operator, full=full)
 
 
-def _write_explanation(found: "Explanation") -> None:
-    write_prose(f"{found.of} {found.name}: {found.line}")
-    _, _, formula = found.formula.partition("\n\n")  # its first paragraph is the line
-    write("\n\n".join(filter(None, (found.home, found.use, formula, found.about))))
-    for part in found.formulas:
+def _write_explanation(explanation: "Explanation") -> None:
+    write_prose(f"{explanation.of} {explanation.name}: {explanation.line}")
+    _, _, formula = explanation.formula.partition("\n\n")  # its first paragraph is the line
+    write("\n\n".join(filter(None, (explanation.home, explanation.use, formula, explanation.docstring))))
+    for part in explanation.formulas:
         write(f"\n{part.stage} = {part.kind}")
         write("\n".join(f"    {line}" if line else "" for line in part.text.splitlines()))
-    for heading, rows, headings, is_code in found.facts():
+    for heading, rows, headings, is_code in explanation.facts():
         if is_code and len(rows) == 1:
             write(f"\n{heading}: {rows[0]}")
             continue
@@ -227,16 +227,16 @@ def _write_explanation(found: "Explanation") -> None:
         else:
             for line in rows:
                 write_prose(f"  - {line}")
-    if found.parts:
-        tell(f"`ablate tasks {found.name} PART` explains a part")
-    if found.said:
-        write(f"\n{found.said}")
+    if explanation.parts:
+        tell(f"`ablate tasks {explanation.name} PART` explains a part")
+    if explanation.said:
+        write(f"\n{explanation.said}")
 
 
-def _write_part(found: "PartRows") -> None:
+def _write_part(part: "PartRows") -> None:
     from ablate.runners.catalogue.choice_words import FIELD_HEADINGS
 
-    write(f"{found.name}: {found.about}")
-    if found.fields:
+    write(f"{part.name}: {part.docstring}")
+    if part.fields:
         write("")
-        write_table(FIELD_HEADINGS, found.fields)
+        write_table(FIELD_HEADINGS, part.fields)

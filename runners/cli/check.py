@@ -19,10 +19,10 @@ NEEDED_BYTES = 1 << 30
 
 
 class Finding(NamedTuple):
-    """One thing looked at; `needed` says whether nothing works without it."""
+    """One thing checked; `needed` says whether nothing works without it."""
 
     what: str
-    found: str
+    answer: str
     ok: bool = True
     needed: bool = True
 
@@ -89,8 +89,8 @@ def _disk(directory: Path) -> Finding:
 
 
 def _program(what: str, *names: str) -> Finding:
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    return Finding(what, found or f"no {' or '.join(names)} on the path", ok=found is not None, needed=False)
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    return Finding(what, program or f"no {' or '.join(names)} on the path", ok=program is not None, needed=False)
 
 
 def check(*, rebuild: Flag = False, machine: Flag = False, campaign: Campaign = None, as_json: Json = False) -> int:
@@ -116,12 +116,15 @@ def check(*, rebuild: Flag = False, machine: Flag = False, campaign: Campaign = 
 
 
 def _check_machine(campaign: Path | None, *, as_json: bool) -> int:
-    found = examine(campaign)
+    findings = examine(campaign)
     if as_json:
-        write_json("doctor", [each._asdict() for each in found])
+        write_json(
+            "doctor",
+            [{"what": each.what, "found": each.answer, "ok": each.ok, "needed": each.needed} for each in findings],
+        )
     else:
-        write_table(["", "what", "found"], [("ok" if each.ok else "!!", each.what, each.found) for each in found])
-    return 0 if all(each.ok or not each.needed for each in found) else EnvironmentProblem.exit_code
+        write_table(["", "what", "found"], [("ok" if each.ok else "!!", each.what, each.answer) for each in findings])
+    return 0 if all(each.ok or not each.needed for each in findings) else EnvironmentProblem.exit_code
 
 
 def _rebuild(root: Path, *, as_json: bool) -> int:
@@ -129,16 +132,16 @@ def _rebuild(root: Path, *, as_json: bool) -> int:
     from ablate.store.ingest.rebuild import rebuild
     from ablate.store.store import Store
 
-    found = rebuild(root, conclude)
+    rebuilt = rebuild(root, conclude)
     with Store.open(root, refresh=False) as store:
         content = store.content_hash()
         bad = [*store.bad_shards().rows(named=True), *store.bad_records().rows(named=True)]
     not_served = [f"not served: {row['file']}: {row['reason']}" for row in bad]
     if as_json:
-        counts = {name: getattr(found, name) for name in ("rows", "shards", "attempts")}
+        counts = {name: getattr(rebuilt, name) for name in ("rows", "shards", "attempts")}
         write_json("rebuild", {"content": content, **counts}, not_served)
     else:
-        write(f"{content}  {found.rows} rows from {found.shards} shards, {found.attempts} attempts")
+        write(f"{content}  {rebuilt.rows} rows from {rebuilt.shards} shards, {rebuilt.attempts} attempts")
         tell(*not_served)
     return 0
 
@@ -147,18 +150,18 @@ def _check_files(root: Path, *, as_json: bool) -> int:
     from ablate.runners.monitoring.integrity import check_campaign
     from ablate.runners.provenance.origin import edited_files
 
-    found = check_campaign(root)
+    faults = check_campaign(root)
     warnings = [
         f"{path} was edited after the package was installed, which results do not show; install ablate again, or work "
         "in a clone and raise the `version` of what the edit changes"
         for path in edited_files()
     ]
     if as_json:
-        write_json("check", [damage._asdict() for damage in found], warnings)
+        write_json("check", [damage._asdict() for damage in faults], warnings)
     else:
         tell(*warnings)
-        for damage in found:
+        for damage in faults:
             write(": ".join(filter(None, (damage.file, damage.problem))))
             write(f"    {damage.remedy}")
-        write(format_count(len(found), "problem") if found else "all is sound")
-    return 6 if found else 0
+        write(format_count(len(faults), "problem") if faults else "all is sound")
+    return 6 if faults else 0

@@ -39,7 +39,7 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     )
     runs: list[_ComparedTrial] = []
     missing: dict[Sequence[str], NotFoundError] = {}
-    found: set[Sequence[str]] = set()
+    matched: set[Sequence[str]] = set()
     warnings: list[str] = []
     for path in campaign or (None,):
         with open_campaign(path) as store:
@@ -50,14 +50,14 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
                 except NotFoundError as error:
                     missing[words] = error
                     continue
-                found.add(words)
+                matched.add(words)
                 keys = _in_plan_order(store, keys)
                 runs += [_read_trial(store, key, path if len(campaign) > 1 else None) for key in keys]
-    for unknown in missing.keys() - found:
+    for unknown in missing.keys() - matched:
         raise missing[unknown]
     if len(runs) < 2:
-        given = f"{' '.join(trials)!r} means {len(runs)}" if trials else "none is named"
-        raise SpecError(f"a comparison is between two trials or more; {given}; name them by label, key or a condition")
+        reason = f"{' '.join(trials)!r} means {len(runs)}" if trials else "none is named"
+        raise SpecError(f"a comparison is between two trials or more; {reason}; name them by label, key or a condition")
     _write_comparison(runs, warnings, as_json=as_json)
 
 
@@ -65,11 +65,11 @@ def _in_plan_order(store: "Store", keys: list[str]) -> list[str]:
     """Sort keys of trials as `ablate table --sort plan` lists their cells, then by the plan's seeds; others follow."""
     if len(keys) < 2:
         return keys
-    found = store.sql(
+    frame = store.sql(
         "SELECT grid, cell, trial FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position",
         {"keys": keys},
     )
-    return [*dict.fromkeys([*sort_by_plan(store, found)["trial"], *keys])]
+    return [*dict.fromkeys([*sort_by_plan(store, frame)["trial"], *keys])]
 
 
 def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str], *, as_json: bool) -> None:
@@ -123,7 +123,7 @@ def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, 
     common = [part for part in labels[0] if all(part in parts for parts in labels)]
     shown = [{label_of(json.loads(of[at])) for _, of in fields if of[at] != _ABSENT} for at in range(len(runs))]
     parts = [{part.rpartition("=")[2] for part in label if part not in common} for label in labels]
-    repeats = any(parts) and all(found <= values for found, values in zip(parts, shown, strict=True))
+    repeats = any(parts) and all(words <= values for words, values in zip(parts, shown, strict=True))
     if shared := repeats and bool(common):
         write(f"in all labels: {BETWEEN.join(common)}")
     headings = ["trial", *([] if repeats else ["cell"]), *(path for path, _ in fields)]
@@ -218,8 +218,8 @@ def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any,
 def _differences(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     leaves = [dict(_leaves(spec)) for spec in specs]
     paths = dict.fromkeys(path for each in leaves for path in each)
-    found = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
-    return [(path, values) for path, values in found if len(set(values)) > 1]
+    rows = [(path, [each.get(path, _ABSENT) for each in leaves]) for path in paths]
+    return [(path, values) for path, values in rows if len(set(values)) > 1]
 
 
 def _leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:

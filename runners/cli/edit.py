@@ -49,8 +49,8 @@ def tag(
     if not add and not remove:
         with open_campaign(campaign) as store:
             keys = find_several(store, query) if query else None
-            found = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
-            rows = sort_by_plan(store, found).drop("cell")
+            tagged = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
+            rows = sort_by_plan(store, tagged).drop("cell")
         rows = rows if keys is None else rows.filter(rows["trial"].is_in(keys))
         if as_json:
             write_json("tag", rows.drop("noted_grid").rows(named=True))

@@ -63,25 +63,25 @@ def effects(
         judged, only = judged_by.find(store, name), _find_runs(store, name, query)
         header, by = with_measure(store.grid(name), judged), judged._asdict()
         contrasts = effects_of(store, name, measure=by, only=only)
-        found = analysis(store, name, interactions=interactions, measure=by, only=only)
+        tests = analysis(store, name, interactions=interactions, measure=by, only=only)
     contrasts = contrasts._replace(effects=sort_by_axis(contrasts.effects, rows.sort, judged.better))
     shown = select_columns(contrasts.effects, rows.columns)
-    notes = [*dict.fromkeys([*contrasts.notes, *found.notes])]
+    notes = [*dict.fromkeys([*contrasts.notes, *tests.notes])]
     if of.as_json:
         data = {"effects": shown.rows(named=True)}
-        data |= {key: frame.rows(named=True) for key, frame in {"terms": found.terms, "means": found.means}.items()}
-        about = {"seeds": contrasts.seeds, "runs": found.runs, "noise": found.noise}
-        write_json("effects", {**data, **about}, [*warnings, *notes])
+        data |= {key: frame.rows(named=True) for key, frame in {"terms": tests.terms, "means": tests.means}.items()}
+        basis = {"seeds": contrasts.seeds, "runs": tests.runs, "noise": tests.noise}
+        write_json("effects", {**data, **basis}, [*warnings, *notes])
     elif of.as_csv or rows.columns is not None:
         tell(*notes)
         write_frame("effects", shown, as_json=False, as_csv=of.as_csv)
     else:
         measure = header["measure"]
-        kept = f", of {found.runs} runs that fit {' '.join(query)}" if query else ""
+        kept = f", of {tests.runs} runs that fit {' '.join(query)}" if query else ""
         write_prose(f"{describe_measure(header)} on the {measure['scale']} scale, {measure['better']} is better{kept}")
         _write_effects(contrasts, measure)
-        _write_tests(found, measure, interactions=interactions)
-        _write_means(found.means, measure)
+        _write_tests(tests, measure, interactions=interactions)
+        _write_means(tests.means, measure)
         tell(*notes)
 
 
@@ -98,9 +98,9 @@ def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFra
     )
 
 
-def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
+def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     """Write a row per level that is no reference, by axis; all variants before axes, axes before pairs of axes."""
-    rows = [row for row in found.effects.rows(named=True) if row["effect"] is not None]
+    rows = [row for row in contrasts.effects.rows(named=True) if row["effect"] is not None]
     if not rows:
         return
     bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
@@ -112,9 +112,9 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
     write_prose(f"{against}{equal_words(measure)}")
     families = {row["order"]: row["family"] for row in rows}
     counts = [format_count(families[order], *_KINDS[order]) for order in families if order]
-    seeds = format_count(len(found.seeds), "seed")
+    seeds = format_count(len(contrasts.seeds), "seed")
     intervals = f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}"
-    write_prose(intervals if len(found.seeds) > 1 else f"{seeds}, so there are no intervals")
+    write_prose(intervals if len(contrasts.seeds) > 1 else f"{seeds}, so there are no intervals")
     if counts:
         write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
     cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], measure["scale"])) for row in rows]
@@ -127,22 +127,22 @@ def _write_effects(found: "SeedContrasts", measure: Mapping[str, Any]) -> None:
 _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 
-def _write_tests(found: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
-    if found.terms.is_empty():
+def _write_tests(tests: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
+    if tests.terms.is_empty():
         write("no axis is compared")
         return
     pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"
-    write_prose(f"F tests of whole axes, about these seeds{pairs if found.terms.height > 1 else ''}")
+    write_prose(f"F tests of whole axes, about these seeds{pairs if tests.terms.height > 1 else ''}")
     headings = ["axis", "df", "F", "p (Holm)", "partial omega²", _level(1 - 2 * measure["alpha"]), "to"]
     columns = ["term", "df", "f", "p_holm", "omega_squared", "omega_low", "omega_high"]
-    rows = found.terms.select(columns).rows()
+    rows = tests.terms.select(columns).rows()
     cells = [(*map(round_value, row[:3]), format_p(row[3]), *map(round_value, row[4:])) for row in rows]
     write_table(headings, cells, labels=1)
-    for term, note in found.terms.filter(found.terms["note"] != "").select("term", "note").rows():
+    for term, note in tests.terms.filter(tests.terms["note"] != "").select("term", "note").rows():
         write_prose(f"{term}: {note}")
-    if found.noise is not None:
-        freedom = format_count(found.terms["df_error"][0], "degree of freedom", "degrees of freedom")
-        write(f"noise of a run: standard deviation {found.noise:.3g} on this scale, {freedom}")
+    if tests.noise is not None:
+        freedom = format_count(tests.terms["df_error"][0], "degree of freedom", "degrees of freedom")
+        write(f"noise of a run: standard deviation {tests.noise:.3g} on this scale, {freedom}")
 
 
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
@@ -156,9 +156,9 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     shown = means.filter(~pl.col("term").str.contains(CROSS, literal=True))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
     rows: list[tuple[Any, ...]] = []
-    for *about, mean, low, high, own, note in shown.rows():
+    for *names, mean, low, high, own, note in shown.rows():
         own_runs = f"; own runs {format_number(own)}" if note and own is not None else ""
-        rows.append((*about, *map(format_number, (mean, low, high)), f"{note}{own_runs}"))
+        rows.append((*names, *map(format_number, (mean, low, high)), f"{note}{own_runs}"))
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     write_table(headings, rows, labels=2)

@@ -93,8 +93,8 @@ def evaluate(
             import_spec_file(file)
         evaluations = _load_evaluations(by)
         models, results = _find_weights(store, trials)
-        given = [*spec, *([by.by] if by.by else [])]
-        code = submitted_files(store.layout, models, given)
+        named = [*spec, *([by.by] if by.by else [])]
+        code = submitted_files(store.layout, models, named)
         require_trust(store.layout, code, trust=trust)
         for file in code:
             if file.is_file():
@@ -102,7 +102,7 @@ def evaluate(
             else:
                 tell(f"the submitted file {file} is missing; if a trial has classes from it, name it with --spec")
         knockouts = _find_knockouts(store, models, by, results)
-        wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*given, *code], knockouts)
+        wanted = Wanted(evaluations, by.again, by.device, by.other_code, [*named, *code], knockouts)
         try:
             results += evaluate_trials(store, models, wanted, tell)
         finally:
@@ -148,13 +148,13 @@ def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept],
     from ablate.runners.posthoc.evaluate import Result
     from ablate.runners.posthoc.trained_model import find_kept
 
-    found, without = [], []
+    kept, without = [], []
     for key in trials:
         try:
-            found.append(find_kept(store.layout, key))
+            kept.append(find_kept(store.layout, key))
         except NotFoundError as error:
             without.append(Result(key, None, None, "failed", message=str(error), problem=error))
-    return found, without
+    return kept, without
 
 
 def _find_knockouts(
@@ -166,12 +166,12 @@ def _find_knockouts(
     from ablate.runners.posthoc.evaluate import Result
     from ablate.runners.posthoc.planned_knockouts import find_knockouts
 
-    found = find_knockouts(store, [each.key for each in models], flags.measure, refit_each=flags.refit_each)
+    knockouts = find_knockouts(store, [each.key for each in models], flags.measure, refit_each=flags.refit_each)
     results += [
         Result(trial, "knockout", None, "failed", message=str(error), problem=error)
-        for trial, error in found.problems.items()
+        for trial, error in knockouts.problems.items()
     ]
-    return found.planned
+    return knockouts.planned
 
 
 def _ingest(store: "Store") -> None:
@@ -211,11 +211,11 @@ def _report(results: "Sequence[Result]", labels: dict[str, tuple[str, int]], tri
 
 def _show(results: "Sequence[Result]", labels: dict[str, tuple[str, int]]) -> None:
     rows = []
-    for found in results:
-        label, seed = labels.get(found.trial, ("-", None))
-        for each in found.measured:
+    for result in results:
+        label, seed = labels.get(result.trial, ("-", None))
+        for each in result.measured:
             point = ", ".join(f"{axis}={value:g}" for axis, value in each.point.items())
-            rows.append((found.trial[:8], label, seed, each.name, point, each.value, each.se_items, each.items))
+            rows.append((result.trial[:8], label, seed, each.name, point, each.value, each.se_items, each.items))
     if rows:
         headings = ["trial", "cell", "seed", "name", "evaluation conditions", "value", "se over items", "items"]
         write_table(headings, rows[:_MOST_SHOWN])

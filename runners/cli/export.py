@@ -101,8 +101,8 @@ def sql(
         warnings = read_warnings(store, quiet=shown.as_json)
         if text is None:
             return _open_harlequin(layout, formats)
-        found = _answer(store, text)
-        _show(found, shown, warnings)
+        answer = _answer(store, text)
+        _show(answer, shown, warnings)
     return 0
 
 
@@ -293,13 +293,13 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
 
     if what in TABLES:
         name = choose_grid(store, grid)
-        found = rows(store, name, what)
+        frame = rows(store, name, what)
         if query and (what == "trials" or what in MEASUREMENTS):
             keys = {key for grid_of, key in select_planned(store, query) if grid_of == name}
-            return encode(found.filter(found["trial"].is_in(keys)), kind)
-        shown = keep_cells(store, name, found, query)
+            return encode(frame.filter(frame["trial"].is_in(keys)), kind)
+        shown = keep_cells(store, name, frame, query)
         if what == "verdicts" and kind in ("tex", "md"):  # a page has no room for all columns
-            return _encode_verdicts(store, name, kind, found, shown)
+            return _encode_verdicts(store, name, kind, frame, shown)
         return encode(shown, kind)
     saved = QUERIES.every(store.layout)
     if what not in saved:
@@ -308,14 +308,14 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
     return encode(store.sql(saved[what]), kind)
 
 
-def _encode_verdicts(store: "Store", grid: str, kind: str, found: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
+def _encode_verdicts(store: "Store", grid: str, kind: str, verdicts: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
     from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of
     from ablate.store.export import latex, markdown
     from ablate.store.export.formats import escape_number
 
     measure = measure_of(store, grid, None)
     bases = baseline_rows(compared_runs(store, grid, measure), measure)
-    headings, rows, caption = format_page(store, store.grid(grid), found, shown, bases)
+    headings, rows, caption = format_page(store, store.grid(grid), verdicts, shown, bases)
     escape = latex.escape if kind == "tex" else markdown.escape
     cells = [[escape(row[0]), *(escape_number(cell, kind) for cell in row[1:-1]), escape(row[-1])] for row in rows]
     table = [*map(escape, headings)], cells, [False, *[True] * (len(headings) - 2), False]

@@ -75,8 +75,8 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
 
     def request(self, defaults: Slurm | None, workers: int | None) -> Slurm:
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""
-        given = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
-        return (defaults or Slurm()).override(**given, **({} if workers is None else {"workers": workers}))
+        changes = {name: value for name, value in self.to_dict().items() if name in Slurm.model_fields}
+        return (defaults or Slurm()).override(**changes, **({} if workers is None else {"workers": workers}))
 
     def read_budget(self) -> dict[str, Any] | None:
         """Return the budget of a request; raise SpecError if it is none."""

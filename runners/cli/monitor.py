@@ -45,11 +45,11 @@ def logs(
     if follow:
         _follow(layout, trial, attempt)
         return
-    found = find_attempt(layout, trial, attempt)
-    path = worker_output(layout, found) if worker else layout.log(trial, found.attempt)
-    tell(in_words(found))
+    state = find_attempt(layout, trial, attempt)
+    path = worker_output(layout, state) if worker else layout.log(trial, state.attempt)
+    tell(in_words(state))
     if not sum(map(results().write, LogFollower(layout, path).more())):
-        tell(f"it has written nothing{'' if found.end else ' so far'}")
+        tell(f"it has written nothing{'' if state.end else ' so far'}")
 
 
 def _follow(layout: Layout, trial: str, attempt: int | None) -> None:
@@ -172,15 +172,15 @@ def show_failures(*query: str, campaign: Path | None = None, grid: str | None = 
 
     with open_campaign(campaign) as store:
         name = None if grid is None else choose_grid(store, grid)
-        found = failures(store, name, find_several(store, query) if query else None)
+        groups = failures(store, name, find_several(store, query) if query else None)
         warnings = read_warnings(store, grid, quiet=as_json)
         refused = [] if query else worker_rejections(store.layout)
     if as_json:
-        data = {"failures": [each._asdict() for each in found], "refusals": [each._asdict() for each in refused]}
+        data = {"failures": [each._asdict() for each in groups], "refusals": [each._asdict() for each in refused]}
         write_json("failures", data, warnings)
         return
-    write_groups([*found, *refused])
-    if not found and not refused:
+    write_groups([*groups, *refused])
+    if not groups and not refused:
         write("nothing failed")
 
 
@@ -190,13 +190,13 @@ def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
 
     if not every > 0:
         raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
-    found = views(find_campaign(campaign), Submissions(), every)
+    stream = views(find_campaign(campaign), Submissions(), every)
     try:
         if as_json:
-            for view in found:
+            for view in stream:
                 write_json("watch", view.data())
                 results().flush()
         else:
-            show(found, open_console())
+            show(stream, open_console())
     except KeyboardInterrupt:
         tell("the grid goes on without being watched")

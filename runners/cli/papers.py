@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ablate.grid.errors import NotFoundError, StoreError
 from ablate.grid.paper import PaperGrids, PaperItem, PaperScale
@@ -66,7 +66,7 @@ def papers(
     with slow_notice("counting operations: every cell of every grid") if count else nullcontext():
         states = [each for name in names for each in item_states(name, scale, root[name], count=count)]
     if as_json:
-        write_json("papers", [each._asdict() for each in states])
+        write_json("papers", [each.data() for each in states])
     else:
         write_states(states, scale)
 
@@ -117,12 +117,12 @@ def _write_published(place: Path, grids: PaperGrids, item: PaperItem, grid: str,
     table = int(item.name.removeprefix("table"))
     specs = {planned.cell: planned.trial.data() for planned in grids.grids[grid].cells()}
     with open_result(place.parent, grid, specs) as store:
-        found = read_beside(store, grid, grids.number, table)
-        if as_json or not found["mean"].is_null().all():
-            _write_own(found, as_json=as_json, warnings=[])
+        beside = read_beside(store, grid, grids.number, table)
+        if as_json or not beside["mean"].is_null().all():
+            _write_own(beside, as_json=as_json, warnings=[])
         else:
             _write_printed(grids.number, table, as_json=False)
-            why = Counter(found["why"]).most_common(1)[0][0]
+            why = Counter(beside["why"]).most_common(1)[0][0]
             recorded = store.sql("SELECT DISTINCT name FROM v_probe")["name"].to_list()
             names = [name for name in list_needs(grids.number, table) if name in recorded]
             said = f"no value of ours stands beside a printed one: {why}"
@@ -134,11 +134,11 @@ def _write_published(place: Path, grids: PaperGrids, item: PaperItem, grid: str,
         return len(store.grid(grid)["seeds"])
 
 
-def _write_own(found: "pl.DataFrame", *, as_json: bool, warnings: Sequence[str]) -> None:
+def _write_own(frame: "pl.DataFrame", *, as_json: bool, warnings: Sequence[str]) -> None:
     if as_json:
-        write_frame("papers", found, as_json=True, warnings=warnings)
+        write_frame("papers", frame, as_json=True, warnings=warnings)
     else:
-        write_beside(found)
+        write_beside(frame)
 
 
 def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) -> None:
@@ -151,12 +151,12 @@ def _write_means(store: "Store", grid: str, names: Sequence[str], *, own: bool) 
     measure = measure_of(store, grid, None)
     unit = unit_of(store.grid(grid), measure.name)
     columns = {describe_measure(measure, unit): averages(store, grid, measure).rename({"value": "mean"})} if own else {}
-    found = store.sql(
+    probes = store.sql(
         "SELECT cell, name, point::JSON::VARCHAR AS point, avg(value) AS mean FROM v_probe JOIN grid_trial "
         "USING (trial) WHERE grid = $grid AND list_contains($names, name) GROUP BY ALL ORDER BY name, point",
         {"grid": grid, "names": list(names)},
     )
-    for (name, point), part in found.group_by("name", "point", maintain_order=True):
+    for (name, point), part in probes.group_by("name", "point", maintain_order=True):
         at = ", ".join(f"{axis}={value:g}" for axis, value in json.loads(str(point)).items())
         columns[f"{name} {at}".rstrip()] = part
     means = [dict(part.select("cell", "mean").iter_rows()) for part in columns.values()]
@@ -192,9 +192,14 @@ class ItemState(NamedTuple):
     finished: int | None
     flops: float | None
     """Floating-point operations of all of its training steps; None if they were not counted."""
-    about: str
+    title: str
+    """Its title, or why it has no grid."""
     published_hours: float | None = None
     """Wall time of the runs in `results/`; None if it has none that this version reads."""
+
+    def data(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        return {"about" if name == "title" else name: value for name, value in self._asdict().items()}
 
 
 def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> list[ItemState]:
@@ -202,18 +207,18 @@ def item_states(name: str, scale: PaperScale, root: Path, *, count: bool) -> lis
 
     `count` counts floating-point operations, which takes about a second per table.
     """
-    found = load_paper(name)
-    return [_state(name, found, item, scale, root, count=count) for item in found.items]
+    paper = load_paper(name)
+    return [_state(name, paper, item, scale, root, count=count) for item in paper.items]
 
 
-def _state(name: str, found: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
+def _state(name: str, paper: PaperGrids, item: PaperItem, scale: PaperScale, root: Path, *, count: bool) -> ItemState:
     if item.reason:
         return ItemState(name, item.name, "no grid", None, None, None, None, item.reason)
     if item.of:
         return ItemState(name, item.name, f"with {item.of}", None, None, None, None, "")
     if scale not in item.scales:
         return ItemState(name, item.name, f"not at {scale}", None, None, None, None, item.title)
-    grid, layout = found.grids[found.grid_name(item.name, scale)], Layout(root)
+    grid, layout = paper.grids[paper.grid_name(item.name, scale)], Layout(root)
     keys = (planned.key for planned in grid.enumerate())
     states = Counter(trial_state(layout, key).state if layout.exists() else State.PENDING for key in keys)
     flops = _count_flops(grid) if count else None
@@ -278,7 +283,7 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
             each.cells,
             each.trials,
             *([each.flops and f"{each.flops:.1e}"] if counted else []),
-            each.about,
+            each.title,
         ]
         for each in states
         if each.cells is not None or not each.state.startswith("with ") or not several

@@ -47,22 +47,23 @@ def repro(
         require_trust(store.layout, submitted_code(read_recorded(store.layout, trial)), trust=trust)
         temporary = stack.enter_context(TemporaryDirectory(prefix="ablate-repro-"))
         place = Path(temporary) if keep is None else make_directory(keep.resolve())
-        found = reproduce(store, trial, place, spec, tell)
-    return _report(found)
+        reproduction = reproduce(store, trial, place, spec, tell)
+    return _report(reproduction)
 
 
-def _report(found: "Reproduction") -> int:
-    if found.failure is not None:
-        tell(f"the trial failed this time, and nothing can be compared: {found.failure}")
+def _report(reproduction: "Reproduction") -> int:
+    if reproduction.failure is not None:
+        tell(f"the trial failed this time, and nothing can be compared: {reproduction.failure}")
         return 4
-    if not found.different:
-        write(f"equal: {found.equal} values")
+    if not reproduction.different:
+        write(f"equal: {reproduction.equal} values")
         return 0
     shown = [
-        (str(each.where), repr(each.recorded), repr(each.again), each.size) for each in found.different[:_MOST_SHOWN]
+        (str(each.where), repr(each.recorded), repr(each.again), each.size)
+        for each in reproduction.different[:_MOST_SHOWN]
     ]
     write_table(["value", "recorded", "again", "difference"], shown)
-    count = len(found.different)
+    count = len(reproduction.different)
     most = f"; the largest {_MOST_SHOWN} are shown" if count > _MOST_SHOWN else ""
-    tell(f"{count} of {count + found.equal} values differ{most}")
+    tell(f"{count} of {count + reproduction.equal} values differ{most}")
     return 4

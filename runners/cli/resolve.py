@@ -41,12 +41,12 @@ def find_campaign(campaign: Path | None) -> Path:
         return campaign
     if Layout(Path()).exists():
         return Path()
-    found = _campaigns_below()
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    campaigns = _campaigns_below()
+    if len(campaigns) == 1:
+        return campaigns[0]
+    if not campaigns:
         raise NotFoundError(f"there is no campaign below {CAMPAIGNS}/; run a spec first, or name one with --campaign")
-    raise SpecError(f"there are several campaigns: {', '.join(map(str, found))}; name one with --campaign")
+    raise SpecError(f"there are several campaigns: {', '.join(map(str, campaigns))}; name one with --campaign")
 
 
 def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
@@ -126,10 +126,10 @@ def load_paper(name: str) -> PaperGrids:
     if name not in files:
         known = ", ".join(sorted(f"{load_paper(each).number} {each}" for each in files))
         raise NotFoundError(f"there is no paper {name!r}; there are {known}{suggest_name(name, list(files))}")
-    found = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
-    if len(found) != 1:
-        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(found)}")
-    return found[0]
+    papers = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
+    if len(papers) != 1:
+        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(papers)}")
+    return papers[0]
 
 
 def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
@@ -209,14 +209,14 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     """
     if not words:
         raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
-    found = find_several(store, words)
-    if len(found) > 1:
+    keys = find_several(store, words)
+    if len(keys) > 1:
         query = "SELECT * FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position"
-        listed = sort_by_plan(store, store.sql(query, {"keys": found})).unique("trial", maintain_order=True)
+        listed = sort_by_plan(store, store.sql(query, {"keys": keys})).unique("trial", maintain_order=True)
         rows = listed.select("trial", "label", "seed").rows()
         named = some([f"{key[:8]} {label} seed {seed}" for key, label, seed in rows], MOST_NAMED)
-        raise SpecError(f"{len(found)} trials fit {' '.join(words)!r}: {named}; add words until it is one")
-    return found[0]
+        raise SpecError(f"{len(keys)} trials fit {' '.join(words)!r}: {named}; add words until it is one")
+    return keys[0]
 
 
 def find_several(store: "Store", words: Sequence[str]) -> list[str]:

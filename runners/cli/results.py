@@ -80,11 +80,11 @@ class MeasureFlags:
 
         if self.measure is None:
             return measure_of(store, grid, None)
-        found = find_measure(store, grid, self.measure, {} if self.better is None else {"better": self.better})
+        measure = find_measure(store, grid, self.measure, {} if self.better is None else {"better": self.better})
         own = (store.grid(grid)["measure"] or {}).get("name")
-        if self.better is None and found.name != own and direction(found.name) is None:
-            tell(f"the direction of {found.name} is unknown, and lower is taken as better; --better says it")
-        return found
+        if self.better is None and measure.name != own and direction(measure.name) is None:
+            tell(f"the direction of {measure.name} is unknown, and lower is taken as better; --better says it")
+        return measure
 
 
 @flag_group
@@ -145,15 +145,15 @@ def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):
             judged = judged_by.find(store, name)
-            found, bases = _compare_cells(store, name, judged, best_over)
-            shown = sort_cells(keep_cells(store, name, found, query), rows.sort, judged.better)
+            verdicts, bases = _compare_cells(store, name, judged, best_over)
+            shown = sort_cells(keep_cells(store, name, verdicts, query), rows.sort, judged.better)
             several = str(path) if len(of.campaign) > 1 else None
             named = _name_rows(shown, judged, rows.columns, None if flags.as_text else several)
             if flags.as_text:
                 if several:
                     write(f"campaign {several}")
                 header = with_measure(store.grid(name), judged)
-                bases = write_title(store, header, found, shown, bases, best_over)
+                bases = write_title(store, header, verdicts, shown, bases, best_over)
                 write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
                 if shown.height and not best_over:
                     _write_footer(store, name, judged, judged_by.words, shown)
@@ -254,17 +254,17 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         cells = [cell for cell in cells if cell not in added_cells(header)] or cells
         several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
-        found = None if rows else why(store, grid, cells[0], measure=measure)
+        explanation = None if rows else why(store, grid, cells[0], measure=measure)
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
     if of.as_json:
-        write_json("why" if found else "table", found or rows, warnings)
-    elif found is None:
+        write_json("why" if explanation else "table", explanation or rows, warnings)
+    elif explanation is None:
         for cell in cells:
             if cell not in compared:
                 write_prose(f"{names[cell]}: {role_of(header, cell)}")
         for row in rows:
             write_prose(f"{row['label']}: {row['verdict']}; {row['reason']}")
     else:
-        write(f"{found['label']}, grid {grid}")
-        for line in why_text(found):
+        write(f"{explanation['label']}, grid {grid}")
+        for line in why_text(explanation):
             write_prose(f"  {line}")

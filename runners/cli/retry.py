@@ -1,4 +1,4 @@
-"""`ablate retry`: trials that failed or were lost, once more; `run --retry` is in `planning/survey.py`."""
+"""`ablate retry`: trials that failed or were lost, once more; `run --retry` is in `planning/worklist.py`."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -98,10 +98,10 @@ def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: Se
 
     Raises NotFoundError if all are left out.
     """
-    found = {key: where.trials[key] for key in (where.trials if selected is None else selected)}
-    matching = [key for key, each in found.items() if each.state in (wanted or (State.FAILED, *UNCLAIMED))]
-    keys = frozenset(key for key in matching if not found[key].logged)
-    rest = [found[key] for key in (matching if selected is None else found) if key not in keys]
+    locations = {key: where.trials[key] for key in (where.trials if selected is None else selected)}
+    matching = [key for key, each in locations.items() if each.state in (wanted or (State.FAILED, *UNCLAIMED))]
+    keys = frozenset(key for key in matching if not locations[key].logged)
+    rest = [locations[key] for key in (matching if selected is None else locations) if key not in keys]
     counts = Counter("logged by your program" if each.logged else each.state for each in rest)
     words = ", ".join(f"{count} {state}" for state, count in counts.items())
     words += "; start your program again for what it logged" if any(each.logged for each in rest) else ""
@@ -125,12 +125,12 @@ def last_submission(layout: Layout, keys: Iterable[str]) -> "Submission | None":
     return None
 
 
-def spec_of(last: "Submission | None", given: Path | None) -> Path:
+def spec_of(last: "Submission | None", spec: Path | None) -> Path:
     """Return the given spec file, else the one that was submitted; raise SpecError if neither is known."""
     recorded = list(last.job.get("specs") or ()) if last else []
-    if given is None and not recorded:
+    if spec is None and not recorded:
         raise SpecError("nothing recorded says which spec file these trials are from; name it with --spec FILE")
-    return given or Path(recorded[0])
+    return spec or Path(recorded[0])
 
 
 def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid]":

@@ -73,9 +73,9 @@ def dry_run_lines(draft: Draft) -> Iterator[str]:
         f"{format_count(draft.workers, 'worker')} in {format_count(len(draft.scripts), 'call', 'calls')} of sbatch; "
         "nothing is written"
     )
-    for found, group in zip(draft.classes, draft.groups, strict=True):
-        counts = f"{format_count(len(group.trials), 'trial')} on {format_count(found.workers, 'worker')}"
-        yield f"  {found.name}: {counts}{' each' if found.workers > 1 else ''} with {worker_words(group.resources)}"
+    for each, group in zip(draft.classes, draft.groups, strict=True):
+        counts = f"{format_count(len(group.trials), 'trial')} on {format_count(each.workers, 'worker')}"
+        yield f"  {each.name}: {counts}{' each' if each.workers > 1 else ''} with {worker_words(group.resources)}"
     yield from (f"  {note}" for note in draft.notes)
     shown: set[str] = set()
     for array, script in draft.scripts.items():
@@ -88,22 +88,22 @@ def dry_run_lines(draft: Draft) -> Iterator[str]:
         yield script
 
 
-def worker_words(given: Resources) -> str:
+def worker_words(resources: Resources) -> str:
     """Describe a worker: `2 h100 GPUs, 4 trials on each GPU, 9 cores, 16 GB, for 4 h 00 min, on gpu`."""
-    kind = f"{given.gpu_type} " if given.gpu_type else ""
-    parts = [format_count(given.gpus, f"{kind}GPU")] if given.gpus else []
-    if given.per_trial > 1:
-        parts.append(f"{given.per_trial} {'GPUs' if given.gpus else 'processes'} for a trial")
-    elif given.per_gpu != 1:
-        parts.append(f"{given.per_gpu} trials {'on each GPU' if given.gpus else 'side by side'}")
-    parts.append(format_count(given.cpus, "core"))
-    if given.nodes > 1:
-        parts.append(f"each of {given.nodes} nodes")
-    if given.mem is not None:
-        parts.append(f"{given.mem / 1024:g} GB" if given.mem % 1024 == 0 else f"{given.mem} MB")
-    parts.append(f"for {format_duration(given.time * 60)}")
-    if given.partition is not None:
-        parts.append(f"on {given.partition}")
+    kind = f"{resources.gpu_type} " if resources.gpu_type else ""
+    parts = [format_count(resources.gpus, f"{kind}GPU")] if resources.gpus else []
+    if resources.per_trial > 1:
+        parts.append(f"{resources.per_trial} {'GPUs' if resources.gpus else 'processes'} for a trial")
+    elif resources.per_gpu != 1:
+        parts.append(f"{resources.per_gpu} trials {'on each GPU' if resources.gpus else 'side by side'}")
+    parts.append(format_count(resources.cpus, "core"))
+    if resources.nodes > 1:
+        parts.append(f"each of {resources.nodes} nodes")
+    if resources.mem is not None:
+        parts.append(f"{resources.mem / 1024:g} GB" if resources.mem % 1024 == 0 else f"{resources.mem} MB")
+    parts.append(f"for {format_duration(resources.time * 60)}")
+    if resources.partition is not None:
+        parts.append(f"on {resources.partition}")
     return ", ".join(parts)
 
 

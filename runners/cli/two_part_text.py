@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from ablate.store.analysis.verdicts import GridMeasure
 
 
-def write_two_parts(found: "TwoParts", measure: "GridMeasure") -> None:
+def write_two_parts(two_parts: "TwoParts", measure: "GridMeasure") -> None:
     """Write the table, with what says that a run learned as its title."""
     level = f"{100 * (1 - measure.alpha):g} %"
-    write_prose(f"some runs did not learn; those that did have {found.learned}; half of alpha is for each part")
+    write_prose(f"some runs did not learn; those that did have {two_parts.learned}; half of alpha is for each part")
     difference, interval, p, verdict = difference_headings(measure._asdict())
     headings = ["cell", "learned", f"{level} exact", "baseline", "p of shares (Holm)"]
     headings += ["pairs that learned", difference, interval, p, verdict, "because"]
-    write_table(headings, [_cells(row, measure.scale) for row in found.rows.rows(named=True)], labels=1)
+    write_table(headings, [_cells(row, measure.scale) for row in two_parts.rows.rows(named=True)], labels=1)
 
 
 def _cells(row: dict[str, Any], scale: str) -> tuple[object, ...]:

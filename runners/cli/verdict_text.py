@@ -48,13 +48,13 @@ def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
         return frame
     columns: dict[str, None] = {}
     for name in map(str.strip, names.split(",")):
-        found = ("low", "high") if name.endswith("% interval") else (_HEADED.get(name, name),)
-        found = (name,) if name in frame.columns else found
-        if not set(found) <= set(frame.columns):
+        chosen = ("low", "high") if name.endswith("% interval") else (_HEADED.get(name, name),)
+        chosen = (name,) if name in frame.columns else chosen
+        if not set(chosen) <= set(frame.columns):
             raise NotFoundError(
                 f"--columns takes {', '.join(frame.columns)}; got {name!r}{suggest_name(name, frame.columns)}"
             )
-        columns |= dict.fromkeys(found)
+        columns |= dict.fromkeys(chosen)
     return frame.select([*columns])
 
 
@@ -77,9 +77,9 @@ def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence
         return frame
     from ablate.store.database.queries import baseline_cells
 
-    kept = frame.filter(frame["cell"].is_in(found := find_cells(store, grid, query)))
+    kept = frame.filter(frame["cell"].is_in(cells := find_cells(store, grid, query)))
     if kept.is_empty():
-        if set(found) <= baseline_cells(store.grid(grid)):
+        if set(cells) <= baseline_cells(store.grid(grid)):
             raise NotFoundError(f"{' '.join(query)!r} fits baselines alone, which are not compared; name other cells")
         raise NotFoundError(f"{' '.join(query)!r} fits no cell that is compared with the baseline")
     return kept
@@ -153,17 +153,17 @@ def sort_by_plan(store: "Store", rows: "pl.DataFrame") -> "pl.DataFrame":
 def write_title(
     store: "Store",
     header: Mapping[str, Any],
-    found: "pl.DataFrame",
+    verdicts: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
     best_over: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Write what the verdicts `found` of a grid compare; return the baselines of the rows `shown`.
+    """Write what the verdicts `verdicts` of a grid compare; return the baselines of the rows `shown`.
 
     `header` is that of the grid, with the measure of the verdicts. `best_over` axes were selected.
     """
-    bases = _keep_baselines(store, header, found, shown, baselines)
-    for line in _heading(header, found, bases, _find_matched(header, best_over)):
+    bases = _keep_baselines(store, header, verdicts, shown, baselines)
+    for line in _heading(header, verdicts, bases, _find_matched(header, best_over)):
         write_prose(line)
     return bases
 
@@ -171,12 +171,12 @@ def write_title(
 def format_page(
     store: "Store",
     header: Mapping[str, Any],
-    found: "pl.DataFrame",
+    verdicts: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[str], list[list[str]], str]:
     """Headings, rows and caption of the verdict table on a page; arguments as of `write_title`."""
-    bases, measure = _keep_baselines(store, header, found, shown, baselines), header["measure"]
+    bases, measure = _keep_baselines(store, header, verdicts, shown, baselines), header["measure"]
     from ablate.store.analysis.headline import LEGEND
 
     headings, cells = _with_numbers([*bases, *shown.rows(named=True)], measure)
@@ -185,7 +185,7 @@ def format_page(
         for label, row in zip([*(base["label"] for base in bases), *shown["label"]], cells, strict=True)
     ]
     legend = [LEGEND] if "checks" in headings else []
-    caption = f"{'; '.join([*_heading(header, found, bases, _find_matched(header, ())), *legend])}."
+    caption = f"{'; '.join([*_heading(header, verdicts, bases, _find_matched(header, ())), *legend])}."
     return ["cell", *headings], rows, caption
 
 
@@ -207,11 +207,11 @@ def _with_numbers(
 def _keep_baselines(
     store: "Store",
     header: Mapping[str, Any],
-    found: "pl.DataFrame",
+    verdicts: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    every, order = shown.height == found.height, list(label_cells(store, header["grid"]))
+    every, order = shown.height == verdicts.height, list(label_cells(store, header["grid"]))
     kept = [
         {**row, "pairs": row["runs"], "verdict": "baseline"}
         for row in baselines
@@ -260,7 +260,7 @@ def write_verdicts(
 
 
 def _heading(
-    header: Mapping[str, Any], found: "pl.DataFrame", bases: Sequence[Mapping[str, Any]], matched: Sequence[str]
+    header: Mapping[str, Any], verdicts: "pl.DataFrame", bases: Sequence[Mapping[str, Any]], matched: Sequence[str]
 ) -> Iterator[str]:
     measure = header["measure"]
     if header.get("of"):
@@ -270,14 +270,14 @@ def _heading(
     against = f"against {bases[0]['label']}, " if bases else ""
     if matched:
         against = f"against the baseline of the same {', '.join(matched)}, "
-    family = format_count(found["family"][0], "comparison") if found.height else "no comparison"
+    family = format_count(verdicts["family"][0], "comparison") if verdicts.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"
     yield f"p by Holm over {family}, alpha {measure['alpha']:g}; {ONE_COMPARISON}"
     if header.get("variance") == "shared":
         yield "interval and p rest on a variance that comparisons share, never below a comparison's own"
     if earlier := header.get("earlier_variances"):
         yield f"the variance was {', then '.join(earlier)} before: chosen with results, its error rate is no promise"
-    if "selected" in found.columns and found.height:
+    if "selected" in verdicts.columns and verdicts.height:
         yield "each setting at its best cell, chosen for each seed by the other seeds; intervals contain that error"
 
 

@@ -66,7 +66,7 @@ class WorkerPool:
                     for ended in self._forks.exits():
                         self._bury(ended)
                 else:
-                    self._hear(next(found for found in self._members.values() if found.pipe is ready))
+                    self._hear(next(each for each in self._members.values() if each.pipe is ready))
             self._end_stalled()
             if self._overseer.stop_requested():
                 self._stop()
@@ -106,7 +106,7 @@ class WorkerPool:
         """Start workers in free slots while rows are left for them."""
         taken = {member.slot for member in self._members.values()}
         for slot in [slot for slot in range(len(self._slots)) if slot not in taken]:
-            loading = sum(not found.ready or found.idle for found in self._members.values())
+            loading = sum(not each.ready or each.idle for each in self._members.values())
             if self._rows.rows_left() <= loading:
                 return
             member = _PoolMember(self._forks.fork(self._overseer.worker_number()), slot)
@@ -115,7 +115,7 @@ class WorkerPool:
 
     def _employ(self) -> None:
         """Give a row to each idle worker, or dismiss it if none is left."""
-        for member in [found for found in self._members.values() if found.idle]:
+        for member in [each for each in self._members.values() if each.idle]:
             row = self._rows.take()
             if row is None:
                 break
@@ -124,14 +124,14 @@ class WorkerPool:
             share = 1.0 if device is None else 1.0 / list(self._slots).count(device)  # share of memory
             self._send(member, ("row", row, share))
         if self._rows.rows_left() == 0:
-            for member in [found for found in self._members.values() if found.idle]:
+            for member in [each for each in self._members.values() if each.idle]:
                 self._dismiss(member)
 
     def _end_stalled(self) -> None:
         """Kill the workers whose trials stand still; `_bury` records it."""
         for member in self._members.values():
             if member.stall is not None and member.open and not member.pipe.poll(0):
-                member.stall.look(member.pid)
+                member.stall.check(member.pid)
 
     def _send(self, member: _PoolMember, message: tuple[Any, ...]) -> None:
         try:

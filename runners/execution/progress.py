@@ -88,7 +88,7 @@ class Tally:
 
     def seconds_left(self) -> float | None:
         """Estimate the time left from the work so far; None before any is done."""
-        done = self.ended + sum(found.fraction for found in self.running.values())
+        done = self.ended + sum(trial.fraction for trial in self.running.values())
         if self.began is None or done <= 0:
             return None
         return max(0.0, (time.monotonic() - self.began) * (len(self.members) - done) / done)
@@ -165,12 +165,12 @@ def render(tally: Tally) -> RenderableType:
     done, running = (f"{tally.cells_done} done", "green"), (f"{tally.cells_running} running", "cyan")
     cells = Text.assemble(("cells  ", "bold"), done, " · ", running, " · ", failures, f" · of {len(tally.planned)}")
     rows = Table.grid(padding=(0, 1))
-    for found in list(tally.running.values()):
+    for trial in list(tally.running.values()):
         rows.add_row(
-            Text(found.label, overflow="ellipsis", no_wrap=True),
-            Text(f"seed {found.seed}", style="dim"),
-            ProgressBar(total=1.0, completed=found.fraction, width=20),
-            Text(f"step {found.step}/{found.steps}" if found.steps else "starting", style="dim"),
-            Text("" if found.loss is None else f"loss {found.loss:.4g}"),
+            Text(trial.label, overflow="ellipsis", no_wrap=True),
+            Text(f"seed {trial.seed}", style="dim"),
+            ProgressBar(total=1.0, completed=trial.fraction, width=20),
+            Text(f"step {trial.step}/{trial.steps}" if trial.steps else "starting", style="dim"),
+            Text("" if trial.loss is None else f"loss {trial.loss:.4g}"),
         )
     return Group(head, cells, rows)

@@ -216,14 +216,14 @@ class _Crew:
 
     def _end(self, outcome: Any, actor: Any, process: int, row: int) -> None:
         try:
-            found: Outcome | None = self._ray.get(outcome)
+            ended: Outcome | None = self._ray.get(outcome)
         except self._ray.exceptions.RayActorError:
-            found = self._deaths.at_work(row, process, "its process is gone")
+            ended = self._deaths.at_work(row, process, "its process is gone")
         else:
             self._listen(actor, stopping=False)
-            self._idle += [] if found is None or found.spent else [(actor, process)]
-        if found is not None:
-            self._overseer.row_ended(found)
-        if found is None or (found.spent and found.state == State.STOPPED):
+            self._idle += [] if ended is None or ended.spent else [(actor, process)]
+        if ended is not None:
+            self._overseer.row_ended(ended)
+        if ended is None or (ended.spent and ended.state == State.STOPPED):
             self._overseer.note(f"process {process} is replaced; its trial goes on from its last checkpoint")
             self._rows.give_back(row)

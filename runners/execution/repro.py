@@ -97,12 +97,12 @@ def values_of(store: "Store", trial: str) -> dict[ValueAddress, float]:
 
 def differences(recorded: Mapping[ValueAddress, float], again: Mapping[ValueAddress, float]) -> list[ValueDifference]:
     """Where two results differ, largest first; NaN equals NaN, and 0.0 is not -0.0."""
-    found = [
+    unequal = [
         ValueDifference(where, recorded.get(where), again.get(where))
         for where in {**recorded, **again}
         if _bits(recorded.get(where)) != _bits(again.get(where))
     ]
-    return sorted(found, key=lambda each: (-each.size, each.where.step, str(each.where)))
+    return sorted(unequal, key=lambda each: (-each.size, each.where.step, str(each.where)))
 
 
 def _bits(value: float | None) -> bytes | None:
@@ -146,8 +146,8 @@ class Recorded:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        found = self.record.snapshot if self.record else None
-        return None if found is None else Snapshot.of(found)
+        fields = self.record.snapshot if self.record else None
+        return None if fields is None else Snapshot.of(fields)
 
     def line(self) -> dict[str, Any]:
         """Read its manifest line, with the device and micro-batches of the last attempt.
@@ -156,12 +156,12 @@ class Recorded:
         """
         path = self.layout.manifest(self.start["submission"])
         begins = f'{{"trial":"{self.key}"'.encode()
-        found = None
+        text = None
         with suppress(FileNotFoundError), path.open("rb") as file:
-            found = next((line for line in file if line.startswith(begins)), None)
-        if found is None:
+            text = next((line for line in file if line.startswith(begins)), None)
+        if text is None:
             raise NotFoundError(f"{path} has no line of the trial {self.key}; put the file back")
-        line = parse_object(found, str(path))
+        line = parse_object(text, str(path))
         execution = line["spec"].get("execution") or {}
         if self.start.get("device") and "device" in execution:
             execution["device"] = self.start["device"]
@@ -188,11 +188,11 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     return Recorded(layout, key, done.attempt, done.start, done.end, record, made_by)
 
 
-def submitted_code(found: Recorded) -> list[Path]:
+def submitted_code(recorded: Recorded) -> list[Path]:
     """List the files of code that a repetition runs: the snapshot, else the spec files."""
-    if found.snapshot is not None:
-        return [found.layout.snapshot_tar(found.snapshot.tar)]
-    job = found.record.job if found.record else {}
+    if recorded.snapshot is not None:
+        return [recorded.layout.snapshot_tar(recorded.snapshot.tar)]
+    job = recorded.record.job if recorded.record else {}
     return [Path(file) for file in job.get("specs") or job.get("files") or ()]
 
 
@@ -207,35 +207,35 @@ def reproduce(store: "Store", key: str, place: Path, spec: Path | None, notify: 
         StoreError: a snapshot or the manifest was altered.
         EnvironmentProblem: the trial cannot be started.
     """
-    found = read_recorded(store.layout, key)
+    recorded = read_recorded(store.layout, key)
     with slow_notice("restoring the code, and comparing the environment"):
-        request = _prepare(found, place, spec, notify)
-        differ = list(_environment(found))
+        request = _prepare(recorded, place, spec, notify)
+        differ = list(_environment(recorded))
     for sentence in differ:
         notify(sentence)
-    if found.mixed:
+    if recorded.mixed:
         notify("the trial went on on another device, or in other micro-batches, than it began: bits may differ")
-    notify(f"training it again; {found.took}")
-    _run(request, _variables(found, request))
+    notify(f"training it again; {recorded.took}")
+    _run(request, _variables(recorded, request))
     with slow_notice("comparing the values"):
-        result = _compare(store, found, Layout(Path(request["root"])), notify)
+        result = _compare(store, recorded, Layout(Path(request["root"])), notify)
     if result.failure is not None and not request["files"]:
         notify("if it needs a spec file, name the spec file that defines its classes with --spec")
     return result
 
 
-def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[str], None]) -> dict[str, Any]:
+def _prepare(recorded: Recorded, place: Path, spec: Path | None, notify: Callable[[str], None]) -> dict[str, Any]:
     """Restore code and manifest below `place`; what `ablate.runners.rerun` is asked for."""
     layout = Layout(place / "campaign")
     submission = submission_id()
-    write_submission(layout, submission, [found.line()])
-    job = found.record.job if found.record else {}
+    write_submission(layout, submission, [recorded.line()])
+    job = recorded.record.job if recorded.record else {}
     entry = {**vars(WorkerEntry()), **(job.get("entry") or {})}
-    snapshot, tree, made_by = found.snapshot, None, found.start["submission"]
+    snapshot, tree, made_by = recorded.snapshot, None, recorded.start["submission"]
     if snapshot is not None and spec is not None:
         raise SpecError(f"--spec is for trials without a snapshot; that of {made_by} has the spec file in it")
     if snapshot is not None:
-        tree = extract(found.layout.snapshot_tar(snapshot.tar), place / "tree")
+        tree = extract(recorded.layout.snapshot_tar(snapshot.tar), place / "tree")
         files = snapshot.files(tree)
         changes = f", {format_count(len(snapshot.changed), 'file')} changed, {len(snapshot.untracked)} untracked"
         commit = f" (commit {snapshot.head[:12]}{changes if snapshot.dirty else ''})" if snapshot.head else ""
@@ -254,23 +254,23 @@ def _prepare(found: Recorded, place: Path, spec: Path | None, notify: Callable[[
     }
 
 
-def _environment(found: Recorded) -> Iterator[str]:
+def _environment(recorded: Recorded) -> Iterator[str]:
     """Describe how this environment differs from the recorded one."""
-    if found.record is None or found.record.environment is None:
+    if recorded.record is None or recorded.record.environment is None:
         yield "the submission did not record its environment, so it may differ"
         return
-    differ = environment_differences(found.record.environment, environment_record())
+    differ = environment_differences(recorded.record.environment, environment_record())
     yield from (f"{each}; this may change the numbers" for each in differ.forbidding)
     yield from differ.remarks
 
 
-def _variables(found: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
+def _variables(recorded: Recorded, request: Mapping[str, Any]) -> dict[str, str]:
     """Build the environment variables: import path, and the number of threads of the attempt."""
     before = os.environ.get("PYTHONPATH")
     paths = (
         [*request["paths"], *([before] if before else [])] if request["tree"] else [each for each in sys.path if each]
     )
-    threads = str(found.start.get("threads") or 1)
+    threads = str(recorded.start.get("threads") or 1)
     return {
         **os.environ,
         **{name: threads for name in THREADS if name.endswith("_NUM_THREADS")},
@@ -299,31 +299,31 @@ def _run(request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         raise EnvironmentProblem(f"the trial cannot be run again: {said}")
 
 
-def _compare(store: "Store", found: Recorded, layout: Layout, notify: Callable[[str], None]) -> Reproduction:
+def _compare(store: "Store", recorded: Recorded, layout: Layout, notify: Callable[[str], None]) -> Reproduction:
     from ablate.store.store import Store
 
-    state = trial_state(layout, found.key)
+    state = trial_state(layout, recorded.key)
     if state.ended is None or state.ended.end is None:
-        raise StoreError(f"{layout.trial(found.key)} has no record of how the trial ended; run the command again")
+        raise StoreError(f"{layout.trial(recorded.key)} has no record of how the trial ended; run the command again")
     start, end = state.ended.start, state.ended.end
-    for sentence in _changed_code(found, start):
+    for sentence in _changed_code(recorded, start):
         notify(sentence)
     if end["status"] == "stopped":
         raise SpecError(
-            f"the code that is here gives the trial {found.key} another key, so it is another trial: the fields of its "
-            "specs have changed since"
+            f"the code that is here gives the trial {recorded.key} another key, so it is another trial: the fields of "
+            "its specs have changed since"
         )
     if end["status"] == "failed":
         return Reproduction(0, [], f"{end['reason']}: {' '.join(str(end['message']).split())}")
     with Store.open(layout.root) as again:
-        before, now = values_of(store, found.key), values_of(again, found.key)
+        before, now = values_of(store, recorded.key), values_of(again, recorded.key)
     different = differences(before, now)
     return Reproduction(len(before.keys() | now.keys()) - len(different), different)
 
 
-def _changed_code(found: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
-    before, now = found.start.get("sources"), start.get("sources")
+def _changed_code(recorded: Recorded, start: Mapping[str, Any]) -> Iterator[str]:
+    before, now = recorded.start.get("sources"), start.get("sources")
     if before is None:
         yield "the attempt did not record its code, so nothing says whether it is the same"
-    elif now is not None and (changed := list(differing(before, now, found.start.get("path")))):
+    elif now is not None and (changed := list(differing(before, now, recorded.start.get("path")))):
         yield f"the code is not what the trial ran: {', '.join(changed)} changed since"

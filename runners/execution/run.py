@@ -27,7 +27,7 @@ from ablate.runners.lossy_output import lossy_output
 from ablate.runners.output import format_count
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
-from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.training.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -75,8 +75,8 @@ def run_campaign(
     opening = Preflight(Layout(request.root), retry=request.retry)
     chosen = request.only is not None  # from what has been tried
     prepared = PreparedRun(request, grids, opening.add_cell, (lambda: None) if chosen else opening.require)
-    survey = prepared.publish().narrow_to(request.only, request.seeds)
-    return _ActiveRun(prepared.layout, survey, machine or Inline(), prepared.request).result()
+    worklist = prepared.publish().narrow_to(request.only, request.seeds)
+    return _ActiveRun(prepared.layout, worklist, machine or Inline(), prepared.request).result()
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -117,11 +117,11 @@ class Interrupts:
 class _ActiveRun:
     """One submission; the overseer of its machine."""
 
-    def __init__(self, layout: Layout, survey: Survey, machine: Machine, request: RunRequest) -> None:
-        self._layout, self._survey = layout, survey
+    def __init__(self, layout: Layout, worklist: Worklist, machine: Machine, request: RunRequest) -> None:
+        self._layout, self._survey = layout, worklist
         self._machine, self._request = machine, request
-        self._to_do = survey.to_do
-        self._tally = begin_tally(survey, survey.to_do)
+        self._to_do = worklist.to_do
+        self._tally = begin_tally(worklist, worklist.to_do)
         self._progress = ProgressDisplay(self._tally, shown=request.progress and bool(self._to_do))
         self._interrupts = Interrupts(lambda: self.note(_STOPPING))
         self._leases = Leases()
@@ -176,14 +176,14 @@ class _ActiveRun:
     def _given_up(self) -> Iterator[int]:
         held, self._held = self._held, []
         for row in held:
-            found = self._to_do[row]
+            trial = self._to_do[row]
             try:
-                state = trial_state(self._layout, found.key, self._leases.alive)
+                state = trial_state(self._layout, trial.key, self._leases.alive)
             except EnvironmentProblem as error:
                 self.row_ended(Outcome(row, State.FAILED, None, unrecorded_failure(error)))
                 continue
-            about = {"sources": self._survey.cells.sources[found.grid, found.cell]}
-            taken = find_taken(state, about, retry=False, again=found.other_code)
+            fields = {"sources": self._survey.cells.sources[trial.grid, trial.cell]}
+            taken = find_taken(state, fields, retry=False, again=trial.other_code)
             if taken is None:
                 yield row
             elif taken.state == State.RUNNING:
@@ -192,8 +192,8 @@ class _ActiveRun:
                 self.row_ended(Outcome(row, taken.state))
 
     def _count(self, submission: str | None, problems: tuple[str, ...]) -> RunResult:
-        found = [outcome.state for outcome in self._outcomes.values()]
-        done, failed = found.count(State.DONE), found.count(State.FAILED)
+        states = [outcome.state for outcome in self._outcomes.values()]
+        done, failed = states.count(State.DONE), states.count(State.FAILED)
         stopped = len(self._to_do) - done - failed
         return RunResult(
             done=done,
@@ -242,20 +242,20 @@ class _ActiveRun:
         self._progress.note(text)
 
 
-def begin_tally(survey: Survey, wanted: Sequence[Surveyed]) -> Tally:
+def begin_tally(worklist: Worklist, wanted: Sequence[GridTrial]) -> Tally:
     """Create the tally of a run of `wanted`; other trials that have ended are counted."""
     members = [GridMember((trial.grid, trial.label), trial.seed) for trial in wanted]
-    begun = Tally(Counter((trial.grid, trial.label) for trial in survey.trials), members)
+    begun = Tally(Counter((trial.grid, trial.label) for trial in worklist.trials), members)
     keys = {trial.key for trial in wanted}
-    for trial in survey.trials:
+    for trial in worklist.trials:
         if trial.key not in keys and trial.state in ENDED:
             (begun.done if trial.state == State.DONE else begun.failed)[trial.grid, trial.label] += 1
     return begun
 
 
-def count_skipped(survey: Survey) -> dict[str, Any]:
+def count_skipped(worklist: Worklist) -> dict[str, Any]:
     """Count the trials that a run leaves alone, by the fields of `RunResult`."""
-    left = [trial for trial in survey.trials if not survey.wants(trial)]
+    left = [trial for trial in worklist.trials if not worklist.wants(trial)]
     return {
         "skipped": sum(trial.state == State.DONE for trial in left),
         "skipped_failed": sum(trial.state == State.FAILED for trial in left),

@@ -8,7 +8,7 @@ from ablate.runners.attempts.worker_records import read_cancelled
 from ablate.runners.backends.backend import Submissions
 from ablate.runners.execution.run import RunResult, count_skipped
 from ablate.runners.monitoring.watch import WatchView, views
-from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
 from ablate.store.state import ENDED, State
@@ -20,7 +20,7 @@ LOOK_EVERY_S = 3.0
 class Following:
     """Follows `wanted` until all have ended, or `submissions` have no worker left."""
 
-    def __init__(self, layout: Layout, wanted: Sequence[Surveyed], submissions: Sequence[str]) -> None:
+    def __init__(self, layout: Layout, wanted: Sequence[GridTrial], submissions: Sequence[str]) -> None:
         self._layout, self._wanted, self._submissions = layout, wanted, submissions
         self._ended: dict[str, State] = {}
         ended = [trial.key for trial in wanted if trial.state in ENDED]
@@ -43,14 +43,14 @@ class Following:
         standings = {status.standing(each.name) for status in ours for each in status.record.classes}
         return len(self._ended) == len(self._wanted) or not standings & {"live", "unknown"}
 
-    def result(self, found: Survey, submission: str | None) -> RunResult:
+    def result(self, worklist: Worklist, submission: str | None) -> RunResult:
         """Return the result, in the form of a run on this machine."""
         states = list(self._ended.values())
         return RunResult(
             done=states.count(State.DONE),
             failed=states.count(State.FAILED),
             stopped=len(self._wanted) - len(states),
-            **count_skipped(found),
+            **count_skipped(worklist),
             interrupted=False,
             submission=submission,
         )

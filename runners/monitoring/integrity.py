@@ -112,8 +112,8 @@ def _read_database(layout: Layout) -> Iterator[Fault]:
 
 
 def _remedy(file: str) -> str:
-    found = (remedy for beginning, remedy in _REMEDIES.items() if file.startswith(beginning))
-    return next(found, EVALUATE if "/evaluations/" in file else AGAIN)
+    remedies = (remedy for beginning, remedy in _REMEDIES.items() if file.startswith(beginning))
+    return next(remedies, EVALUATE if "/evaluations/" in file else AGAIN)
 
 
 def _check_plans(layout: Layout) -> Iterator[Fault]:
@@ -262,10 +262,10 @@ def _check_written(layout: Layout) -> Iterator[Fault]:
         path = layout.end(trial, attempt)
         with suppress(NotFoundError, StoreError, EnvironmentProblem):
             for table, said in (read_json(path).get("wrote") or {}).items():
-                promised, found = (said["rows"], said["step"]), held.get((trial, table), (0, 0))
-                if promised != found:
+                promised, actual = (said["rows"], said["step"]), held.get((trial, table), (0, 0))
+                if promised != actual:
                     words = "it promises {} rows of {} up to step {}; its shards hold {} up to step {}"
-                    yield (path, words.format(promised[0], table, promised[1], *found), AGAIN)
+                    yield (path, words.format(promised[0], table, promised[1], *actual), AGAIN)
 
 
 def _check_texts(layout: Layout) -> Iterator[Fault]:

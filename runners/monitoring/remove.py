@@ -82,8 +82,8 @@ def rename_grid(store: Store, old: str, new: str, where: TrialLocations) -> None
 def trials_of(store: Store, grid: str) -> list[tuple[str, str]]:
     """Grid and key of every trial of `grid`."""
     store.grid(grid)
-    found = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid ORDER BY position", {"grid": grid})
-    return [(grid, str(trial)) for trial in found["trial"]]
+    frame = store.sql("SELECT trial FROM grid_trial WHERE grid = $grid ORDER BY position", {"grid": grid})
+    return [(grid, str(trial)) for trial in frame["trial"]]
 
 
 def _require_free(trials: Collection[str], where: TrialLocations) -> None:

@@ -64,9 +64,9 @@ class Status(NamedTuple):
             "notes": self.notes.rows(named=True),
             "bad_shards": self.bad_shards.rows(named=True),
             "trials": {
-                key: found._asdict() for key, found in sorted(where.trials.items()) if found.state != State.DONE
+                key: trial._asdict() for key, trial in sorted(where.trials.items()) if trial.state != State.DONE
             },
-            "running": [found._asdict() for found in where.at_work],
+            "running": [trial._asdict() for trial in where.at_work],
             "workers": [worker._asdict() for status in where.submissions for worker in status.workers],
             "submissions": [submission_data(status) for status in where.submissions],
             "overrides": self.overrides,
@@ -87,7 +87,7 @@ def submission_data(status: SubmissionStatus) -> dict[str, Any]:
         "hours": status.hours,
         "unit": status.unit,
         "budget": record.budget,
-        "classes": {found.name: status.standing(found.name) for found in record.classes},
+        "classes": {each.name: status.standing(each.name) for each in record.classes},
     }
 
 
@@ -95,13 +95,13 @@ def read_status(store: Store, where: TrialLocations, grids: Sequence[str], grid:
     """Read the state of `grids`, and the failures of `grid` (None: of all)."""
     warnings = [*store.warnings(), *where.notes]
     overrides = {name: header["overrides"] for name in grids if "overrides" in (header := store.grid(name))}
-    found = {name: cells(store, name, where) for name in grids}
+    frames = {name: cells(store, name, where) for name in grids}
     failures = count_failures(store, grid if grids else None, where.retrying)
     failures = failures if grids else failures.clear()  # no grid is read yet
-    long = [name for name, frame in found.items() if (frame["label"].str.len_chars() > LONG_LABEL).any()]
+    long = [name for name, frame in frames.items() if (frame["label"].str.len_chars() > LONG_LABEL).any()]
     levels = {name: levels_of_cells(store.sql, store.grid(name)) for name in long}
     notes, unread = _notes(store, grids), find_unread(store, grid)
-    return Status(found, failures, store.bad_shards(), where, warnings, overrides, notes, levels, unread)
+    return Status(frames, failures, store.bad_shards(), where, warnings, overrides, notes, levels, unread)
 
 
 def cells(store: Store, grid: str, where: TrialLocations, only: Sequence[str] | None = None) -> pl.DataFrame:
@@ -180,8 +180,8 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(unread.words())
     for row in status.notes.head(_MOST_NOTES).rows(named=True):
         trial = row["trial"]
-        about = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"
-        write_prose(f"note, {age(row['written'])} old, on {about}: {row['note']}")
+        subject = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"
+        write_prose(f"note, {age(row['written'])} old, on {subject}: {row['note']}")
     _write_running(status.where.at_work)
     for line in submission_lines(status.where.submissions):
         write(line)

@@ -213,8 +213,8 @@ class _TrialOwners:
 
     def place(self, key: str, recorded: State, *, logged: bool) -> TrialLocation:
         """Locate a trial by its files, or by its `recorded` state if it is not open."""
-        found = self._states.get(key)
-        state = found.state if found else recorded
+        known = self._states.get(key)
+        state = known.state if known else recorded
         if state == State.FAILED and self._will_retry(key):
             self.retrying.add(key)
             return TrialLocation(State.QUEUED)
@@ -233,13 +233,13 @@ class _TrialOwners:
 
     def locate(self, key: str, *, logged: bool = False) -> TrialLocation:
         """Locate a trial that has neither succeeded nor failed."""
-        found = self._states.get(key)
-        state = found.state if found else State.PENDING
+        known = self._states.get(key)
+        state = known.state if known else State.PENDING
         if state == State.RUNNING:
             return TrialLocation(state, logged=logged)
         if key in self._queued:
             return TrialLocation(State.QUEUED, logged=logged)
-        last = found.attempts[-1] if found and found.attempts else None
+        last = known.attempts[-1] if known and known.attempts else None
         quiet = heartbeat_age(self._layout, key, last.attempt) if last and last.end is None else None
         sign = None if quiet is None else time.time() - quiet
         if key in self._unknown:

@@ -86,7 +86,7 @@ def views(root: Path, backend: Submissions, every_s: float, *, endless: bool = F
     while True:
         began = time.monotonic()
         try:
-            view = look(root, backend)
+            view = read_view(root, backend)
         except EnvironmentProblem as problem:
             if view is None:
                 raise
@@ -99,7 +99,7 @@ def views(root: Path, backend: Submissions, every_s: float, *, endless: bool = F
         time.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
-def look(root: Path, backend: Submissions) -> WatchView:
+def read_view(root: Path, backend: Submissions) -> WatchView:
     """Read the campaign now."""
     with Store.open(root, thorough=False) as store:
         where = locate_trials(store, backend, max_age_s=ASK_EVERY_S)

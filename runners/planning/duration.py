@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, final
 from ablate.grid import Grid, Planned, Spec
 from ablate.grid.durations import format_duration, format_hours
 from ablate.runners.output import format_count
-from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.training.training_context import NullContext, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -86,9 +86,9 @@ def schedule_s(seconds: Iterable[float], slots: int) -> float:
 
 
 def estimate(
-    found: Survey,
+    worklist: Worklist,
     grids: Sequence[Grid],
-    pool_of: Callable[[Surveyed], PlannedWorkers],
+    pool_of: Callable[[GridTrial], PlannedWorkers],
     measure: Callable[[Any], float | None] | None = None,
 ) -> Estimate:
     """Estimate the time of all remaining trials.
@@ -96,12 +96,12 @@ def estimate(
     `pool_of` returns the workers of a trial. `measure` returns the seconds of a trial's training by measuring a few
     steps; None: measure nothing.
     """
-    if not found.to_do:
+    if not worklist.to_do:
         return Estimate(0.0, 0.0, "CPU-h", 0.0, 0, 0, "nothing is left to do")
-    durations = _Durations(found, grids, measure)
+    durations = _Durations(worklist, grids, measure)
     pools: dict[PlannedWorkers, list[float]] = defaultdict(list)
     unknown, gpu_s, uses_gpu = 0, 0.0, False
-    for trial in found.to_do:
+    for trial in worklist.to_do:
         pool, example = pool_of(trial), durations.examples[trial.grid, trial.cell].trial
         device = _device_of(example, pool)
         uses_gpu |= device == "cuda"
@@ -113,7 +113,7 @@ def estimate(
             own = float(getattr(getattr(example, "execution", None), "gpus", 1))
             gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
     trial_s = sum(map(sum, pools.values()))
-    is_known = unknown < len(found.to_do)
+    is_known = unknown < len(worklist.to_do)
     return Estimate(
         trial_s if is_known else None,
         (gpu_s if uses_gpu else trial_s) / HOUR_S if is_known else None,
@@ -132,15 +132,17 @@ def estimate(
 class _Durations:
     """Expected seconds of a trial of each cell."""
 
-    def __init__(self, found: Survey, grids: Sequence[Grid], measure: Callable[[Any], float | None] | None) -> None:
+    def __init__(
+        self, worklist: Worklist, grids: Sequence[Grid], measure: Callable[[Any], float | None] | None
+    ) -> None:
         self._measure_trial = measure
         self._known: dict[tuple[str, Device], dict[_Cell, list[float]]] = defaultdict(lambda: defaultdict(list))
         """Seconds of finished trials by cell, by grid and device."""
-        for trial in found.trials:
-            time_s = _read_time(found.layout, trial.key) if trial.state == State.DONE else None
+        for trial in worklist.trials:
+            time_s = _read_time(worklist.layout, trial.key) if trial.state == State.DONE else None
             if time_s is not None and time_s[1] > 0:
                 self._known[trial.grid, time_s[0]][trial.grid, trial.cell].append(time_s[1])
-        wanted = {(each.grid, each.cell) for each in found.trials}
+        wanted = {(each.grid, each.cell) for each in worklist.trials}
         cells = (((grid.name, planned.cell), planned) for grid in grids for planned in grid.cells())
         self.examples: dict[_Cell, Planned] = {cell: planned for cell, planned in cells if cell in wanted}
         self._count_flops = len({_model_key(each.trial) for each in self.examples.values()}) <= MOST_COUNTED

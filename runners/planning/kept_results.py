@@ -44,6 +44,6 @@ def find_dropped(layout: Layout, grid: Grid) -> Iterator[str]:
         return
     cells, seeds = {each.cell for each in grid.cells()}, set(grid.seeds)
     with path.open("rb") as lines:
-        for found in map(_BEGINNING.match, lines):
-            if found and (found[2].decode() not in cells or int(found[3]) not in seeds):
-                yield found[1].decode()
+        for match in map(_BEGINNING.match, lines):
+            if match and (match[2].decode() not in cells or int(match[3]) not in seeds):
+                yield match[1].decode()

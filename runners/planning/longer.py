@@ -41,11 +41,11 @@ def _find_best(layout: Layout, grid: Grid) -> tuple[str, ...]:
         try:
             measure = measure_of(store, grid.name, changes)
             ended = runs(store, grid.name, measure)["state"].is_in(ENDED).all()
-            found = verdicts(store, grid.name, measure=changes)
+            judged = verdicts(store, grid.name, measure=changes)
         except (NotFoundError, SpecError):  # the recorded plan, or no trial yet, has the baseline or the measure
             return ()
-    found = found.filter(pl.col("verdict") != "no verdict").drop_nulls("difference")
-    if not ended or found.is_empty():
+    judged = judged.filter(pl.col("verdict") != "no verdict").drop_nulls("difference")
+    if not ended or judged.is_empty():
         return ()
-    best = found.sort("difference", descending=measure.better == "higher", maintain_order=True).row(0, named=True)
+    best = judged.sort("difference", descending=measure.better == "higher", maintain_order=True).row(0, named=True)
     return best["baseline"], best["cell"]

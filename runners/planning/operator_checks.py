@@ -90,7 +90,7 @@ class _GridChecks:
             *self._unchecked,
         )
         kinds: dict[str, Sequence[Any]] = {"starts": starts, "fixed": fixed, "same_functions": same}
-        data = {kind: [each._asdict() for each in found] for kind, found in kinds.items()}
+        data = {kind: [each._asdict() for each in rows] for kind, rows in kinds.items()}
         return Findings(lines, {**data, "least_reach": LEAST_REACH, "unchecked": [*self._unchecked]})
 
     def _starts(self) -> "Iterator[tuple[str, NumberStart]]":
@@ -109,8 +109,8 @@ class _GridChecks:
             if moved is None:
                 continue
             for operator in cell.operators:
-                found = self._try(operator.label, partial(of, cell.trial, operator, moved))
-                yield from ((cell.label, each) for each in found or ())
+                number_starts = self._try(operator.label, partial(of, cell.trial, operator, moved))
+                yield from ((cell.label, each) for each in number_starts or ())
 
     def _same_functions(self) -> "tuple[SameFunction, ...]":
         from ablate.runners.planning.same_functions import Functions, place, same_functions

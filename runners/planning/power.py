@@ -75,9 +75,9 @@ def _query_noise(layout: Layout, header: Mapping[str, Any], *, own: bool) -> Noi
     if not layout.snapshot.exists():
         return Noise()
     query = "SELECT DISTINCT grid FROM grid_trial WHERE NOT $own OR cell = $cell OR grid = $name ORDER BY grid = $name"
-    given = {"own": own, "cell": header["baseline"], "name": header["grid"]}
+    parameters = {"own": own, "cell": header["baseline"], "name": header["grid"]}
     with Store.open(layout.root, refresh=False) as store:
-        names = [str(name) for name in store.sql(f"{query} DESC, grid", given)["grid"]]
+        names = [str(name) for name in store.sql(f"{query} DESC, grid", parameters)["grid"]]
         known = [_in_grid(store, name, header, own=own) for name in names]
     rank = ("nothing", "baseline", "pairs")
     return max(known, key=lambda each: (rank.index(each.basis), not each.source), default=Noise())
@@ -136,7 +136,7 @@ def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
 
 def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
     """Return the seconds of one seed in every cell, by finished trials, and whether they ran on a GPU."""
-    found = store.sql(
+    frame = store.sql(
         """
         SELECT median(t.wall_s) AS seconds, bool_or(starts_with(coalesce(a.device, ''), 'cuda')) AS gpu
         FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a ON a.trial = t.trial AND a.status = 'ok'
@@ -144,10 +144,10 @@ def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
         """,
         {"grid": name},
     )
-    if found.is_empty():
+    if frame.is_empty():
         return None, False
-    seconds = [float(value) for value in found["seconds"]]
-    return cells * sum(seconds) / len(seconds), bool(found["gpu"].any())
+    seconds = [float(value) for value in frame["seconds"]]
+    return cells * sum(seconds) / len(seconds), bool(frame["gpu"].any())
 
 
 class Resolution(NamedTuple):
@@ -221,7 +221,9 @@ def _resolution(header: dict[str, Any], comparisons: int, noise: Noise) -> Resol
         comparisons=comparisons,
         noise=noise,
         in_sd=_found_by(seeds, level),
-        by_seeds=tuple((count, found) for count in SEED_COUNTS if (found := _found_by(count, level)) is not None),
+        by_seeds=tuple(
+            (count, difference) for count in SEED_COUNTS if (difference := _found_by(count, level)) is not None
+        ),
         rope=rope,
         power_at_rope=chance if seeds >= SEED_COUNTS[0] and math.isfinite(chance) else None,
         seeds_for_rope=round(needed) if math.isfinite(needed) else None,
@@ -234,8 +236,8 @@ def _resolution(header: dict[str, Any], comparisons: int, noise: Noise) -> Resol
 
 
 def _found_by(seeds: int, level: float) -> float | None:
-    found = float(detectable(np.ones(1), np.full(1, float(seeds)), alpha=level)[0])
-    return found if math.isfinite(found) else None
+    smallest = float(detectable(np.ones(1), np.full(1, float(seeds)), alpha=level)[0])
+    return smallest if math.isfinite(smallest) else None
 
 
 def _smallest_share(seeds: int, level: float) -> int | None:
@@ -245,42 +247,49 @@ def _smallest_share(seeds: int, level: float) -> int | None:
     return next((k for k in range(1, seeds + 1) if boschloo_p(Learners(k, seeds, 0, seeds)) <= level / 2), None)
 
 
-def resolution_lines(found: Resolution) -> Iterator[str]:
+def resolution_lines(resolution: Resolution) -> Iterator[str]:
     """Describe the smallest difference that the seeds of a grid resolve, and the noise behind it."""
-    said = f"{found.seeds} seed{'s' * (found.seeds > 1)} of {found.measure}"
-    more = ", ".join(f"{seeds} seeds {_size(found, size)}" for seeds, size in found.by_seeds if seeds != found.seeds)
-    if found.in_sd is None:
+    said = f"{resolution.seeds} seed{'s' * (resolution.seeds > 1)} of {resolution.measure}"
+    more = ", ".join(
+        f"{seeds} seeds {_size(resolution, size)}" for seeds, size in resolution.by_seeds if seeds != resolution.seeds
+    )
+    if resolution.in_sd is None:
         yield f"{said} cannot find a difference, a verdict needs 3; {more}"
     else:
-        basis = f"power 80 %, {found.comparisons} comparison{'s' * (found.comparisons > 1)}, {_spread(found)}"
-        yield f"{said} find differences of {_size(found, found.in_sd)} and more ({basis}); {more}"
-    if unseen_share(found.seeds) >= UNSEEN:
-        yield _share_line(found)
-    yield from _variance_line(found)
-    yield _noise_line(found)
-    if found.noise.sd:
-        yield _rope_line(found)
+        comparisons = format_count(resolution.comparisons, "comparison")
+        basis = f"power 80 %, {comparisons}, {_spread(resolution)}"
+        yield f"{said} find differences of {_size(resolution, resolution.in_sd)} and more ({basis}); {more}"
+    if unseen_share(resolution.seeds) >= UNSEEN:
+        yield _share_line(resolution)
+    yield from _variance_line(resolution)
+    yield _noise_line(resolution)
+    if resolution.noise.sd:
+        yield _rope_line(resolution)
 
 
-def _share_line(found: Resolution) -> str:
-    n, k = found.seeds, found.share
+def _share_line(resolution: Resolution) -> str:
+    n, k = resolution.seeds, resolution.share
     least = "" if k == n else "at least "
-    told = f"no share can be claimed below {found.seeds_for_share} seeds"
+    told = f"no share can be claimed below {resolution.seeds_for_share} seeds"
     if k is not None:
         told = f"a claim about shares needs {least}{k} of {n} against none"
     unseen = f"an outcome of fewer than {100 * unseen_share(n):.0f} % of a cell's runs may be unseen"
     return f"where runs learn or do not, {told}; {unseen}"
 
 
-def _variance_line(found: Resolution) -> Iterator[str]:
-    if found.variance == "shared":
+def _variance_line(resolution: Resolution) -> Iterator[str]:
+    if resolution.variance == "shared":
         yield "variance shared by the comparisons: smaller differences are found if all have about the same noise"
-    elif found.seeds in SHARING_SEEDS and found.comparisons >= SHARING_COMPARISONS and not found.noise.pairs:
+    elif (
+        resolution.seeds in SHARING_SEEDS
+        and resolution.comparisons >= SHARING_COMPARISONS
+        and not resolution.noise.pairs
+    ):
         yield 'Grid(variance="shared") finds smaller differences with so few seeds, if chosen before any result'
 
 
-def _noise_line(found: Resolution) -> str:
-    noise = found.noise
+def _noise_line(resolution: Resolution) -> str:
+    noise = resolution.noise
     place = f" of {noise.source}" if noise.source else ""
     if noise.sd is None:
         have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
@@ -289,7 +298,7 @@ def _noise_line(found: Resolution) -> str:
     if noise.seed_sd is None:
         return f"noise floor from {format_count(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
     seeds = f"{format_count(noise.seeds, 'seed')} of the baseline{place}"
-    line = f"noise floor: {found.measure} varies by {_amount(found, noise.seed_sd)} (SD) over {seeds}"
+    line = f"noise floor: {resolution.measure} varies by {_amount(resolution, noise.seed_sd)} (SD) over {seeds}"
     if noise.basis != "pairs":
         return f"{line}; no pairs yet, so seeds count as having nothing in common"
     if not noise.seed_sd or not noise.sd:
@@ -298,33 +307,35 @@ def _noise_line(found: Resolution) -> str:
     return f"{line}; pairing leaves {share:.0f} % of the noise of unpaired runs"
 
 
-def _rope_line(found: Resolution) -> str:
-    size = _amount(found, found.rope)
-    if found.seeds_for_rope is None:
+def _rope_line(resolution: Resolution) -> str:
+    size = _amount(resolution, resolution.rope)
+    if resolution.seeds_for_rope is None:
         return f"a difference of {size}, which counts as equal, is beyond any affordable number of seeds"
-    needed = f"80 % needs {found.seeds_for_rope:,} seeds"
-    more = found.seeds_for_rope - found.seeds
+    needed = f"80 % needs {resolution.seeds_for_rope:,} seeds"
+    more = resolution.seeds_for_rope - resolution.seeds
     if more > 0:
-        cost = "" if found.hours is None else f" ({format_hours(more * found.hours, found.unit)})"
+        cost = "" if resolution.hours is None else f" ({format_hours(more * resolution.hours, resolution.unit)})"
         needed += f", {more:,} more{cost}"
-    chance = "nothing tells" if found.power_at_rope is None else f"power {100 * found.power_at_rope:.0f} % for"
+    chance = (
+        "nothing tells" if resolution.power_at_rope is None else f"power {100 * resolution.power_at_rope:.0f} % for"
+    )
     return f"{chance} a true difference of {size}, the most that counts as equal; {needed}"
 
 
-def _amount(found: Resolution, size: float) -> str:
-    if found.scale == "linear":
+def _amount(resolution: Resolution, size: float) -> str:
+    if resolution.scale == "linear":
         return f"{size:.2g}"
     percent = 100 * math.expm1(min(size, 700.0))
     text = f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
-    return text + (" in odds" if found.scale == "logit" else "")
+    return text + (" in odds" if resolution.scale == "logit" else "")
 
 
-def _size(found: Resolution, size: float) -> str:
-    return _amount(found, size * found.noise.sd) if found.noise.sd else f"{size:.2g} SD"
+def _size(resolution: Resolution, size: float) -> str:
+    return _amount(resolution, size * resolution.noise.sd) if resolution.noise.sd else f"{size:.2g} SD"
 
 
-def _spread(found: Resolution) -> str:
-    noise = found.noise
+def _spread(resolution: Resolution) -> str:
+    noise = resolution.noise
     if noise.sd is None:
         return "SD of a pair unknown"
     source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"

@@ -63,11 +63,11 @@ class Preflight:
 
     def require(self) -> None:
         """Raise SpecError if trials would fail before their first step."""
-        found = list(self.refusals())
-        if not found:
+        refusals = list(self.refusals())
+        if not refusals:
             return
-        grid, label, why = found[0]
-        others = f"; `ablate plan` tells this and {len(found) - 1} more" if len(found) > 1 else ""
+        grid, label, why = refusals[0]
+        others = f"; `ablate plan` tells this and {len(refusals) - 1} more" if len(refusals) > 1 else ""
         raise SpecError(
             f"trials begin with what their tasks and evaluations read; those of {label!r} in grid {grid!r} would fail, "
             f"and nothing was trained: {why}{others}"

@@ -12,7 +12,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
 from ablate.runners.planning.kept_results import require_kept
 from ablate.runners.planning.longer import choose_longer
-from ablate.runners.planning.survey import Survey, survey, walk
+from ablate.runners.planning.worklist import Worklist, collect_cells, list_trials
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
 
@@ -21,7 +21,7 @@ from ablate.store.files.trust import trust_new
 class PreparedRun:
     """A run of valid grids that loses no result; nothing is written before `publish`.
 
-    `visit` gets each cell, as of `walk`; `require` then raises what only the backend refuses.
+    `visit` gets each cell, as of `collect_cells`; `require` then raises what only the backend refuses.
 
     Raises SpecError if a grid is invalid, or finished trials would leave its plan, unless `request.replace`.
     """
@@ -36,21 +36,21 @@ class PreparedRun:
         self.layout = Layout(request.root.resolve())
         self.request = replace(request, root=self.layout.root, files=tuple(file.resolve() for file in request.files))
         self.grids = [choose_longer(self.layout, grid) for grid in grids]
-        self._cells = walk(self.grids, visit, request.files)
+        self._cells = collect_cells(self.grids, visit, request.files)
         require()
         if not request.replace:
             require_kept(self.layout, self.grids)
         names = [grid.name for grid in self.grids]
         self.unreadable = find_unreadable(self.layout.root, names) if request.again else frozenset[str]()
 
-    def survey(self, take: Callable[[Grid, Iterable[Mapping[str, Any]]], None] | None = None) -> Survey:
-        """Survey all trials, also those that are not requested; `take` receives every grid with its lines."""
+    def list_trials(self, take: Callable[[Grid, Iterable[Mapping[str, Any]]], None] | None = None) -> Worklist:
+        """List all trials, also those that are not requested; `take` receives every grid with its lines."""
         again, retry = self.request.again, self.request.retry
-        found = survey(self.layout, self.grids, self._cells, retry=retry, again=again, take=take)
-        return found.without_results(self.unreadable)
+        worklist = list_trials(self.layout, self.grids, self._cells, retry=retry, again=again, take=take)
+        return worklist.without_results(self.unreadable)
 
-    def publish(self) -> Survey:
-        """Write the grids into the campaign, and survey their trials on the way.
+    def publish(self) -> Worklist:
+        """Write the grids into the campaign, and list their trials on the way.
 
         Raises EnvironmentProblem if the campaign cannot be written.
         """
@@ -58,4 +58,4 @@ class PreparedRun:
         require_disk_space(self.layout.root)
         trust_new(self.layout)
         mark_unreadable(self.layout, self.unreadable)
-        return self.survey(partial(write_grid, self.layout))
+        return self.list_trials(partial(write_grid, self.layout))

@@ -60,13 +60,13 @@ class SameFunction(NamedTuple):
 
 def place(cell: LayeredCell) -> tuple[PlacedOperator, ...]:
     """Return the operator of each layer; from its second layer on, it is as in the second."""
-    found, layers = list[PlacedOperator](), defaultdict[Operator, list[int]](list)
+    placed, layers = list[PlacedOperator](), defaultdict[Operator, list[int]](list)
     for layer, operator in enumerate(cell.operators):
         own = layers[operator]
         own.append(layer)
         at, first = (own[:2][-1], own[0]) if operator.numbers() else (0, 0)
-        found.append(PlacedOperator(operator, cell.size, at, first))
-    return tuple(found)
+        placed.append(PlacedOperator(operator, cell.size, at, first))
+    return tuple(placed)
 
 
 def same_functions(cells: Sequence[LayeredCell], functions: "Functions") -> Iterator[SameFunction]:
@@ -83,9 +83,9 @@ def same_functions(cells: Sequence[LayeredCell], functions: "Functions") -> Iter
             yield SameFunction(tuple(each.label for each in group), len(starts) > 1, like)
 
 
-def same_function_lines(found: Iterable[SameFunction]) -> Iterator[str]:
+def same_function_lines(functions: Iterable[SameFunction]) -> Iterator[str]:
     """Say which cells compute the same function."""
-    for labels, starts_differ, like in found:
+    for labels, starts_differ, like in functions:
         count, where = len(labels), " from different starts" if starts_differ else ""
         verb, also = ("computes", "") if count == 1 else ("compute", f": {some(labels, 6)}")
         which = labels[0] if count == 1 else format_count(count, "cell")
@@ -138,10 +138,10 @@ class Functions:
     def _look_up(self, each: PlacedOperator, drawn: bool, sums: Array, size: float) -> int:  # noqa: FBT001
         known = self._known[each.size, drawn]
         apart = np.abs(np.array(known).reshape(-1, _SUMS) - sums).max(1, initial=0.0)
-        found = int(np.argmax([*(apart <= TOLERANCE * size), True]))
-        if found == len(known):
+        at = int(np.argmax([*(apart <= TOLERANCE * size), True]))
+        if at == len(known):
             known.append(sums)
-        return found
+        return at
 
 
 def _summarise(each: PlacedOperator, *, drawn: bool) -> tuple[Array, float]:

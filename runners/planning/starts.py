@@ -67,20 +67,20 @@ class Movement(NamedTuple):
 
 def flat_starts(starts: Iterable[tuple[str, NumberStart]]) -> tuple[FlatStart, ...]:
     """Group the starts of cells, each with its label, that lie below `LEAST_REACH`."""
-    found: dict[tuple[str, float, bool], dict[str, float]] = defaultdict(dict)
+    groups: dict[tuple[str, float, bool], dict[str, float]] = defaultdict(dict)
     for label, each in starts:
         if each.reach < LEAST_REACH:
-            reaches = found[each.number, each.start, each.weights]
+            reaches = groups[each.number, each.start, each.weights]
             reaches[label] = max(each.reach, reaches.get(label, 0.0))
     return tuple(
         FlatStart(number, start, max(reaches.values()), weights, tuple(reaches))
-        for (number, start, weights), reaches in found.items()
+        for (number, start, weights), reaches in groups.items()
     )
 
 
-def flat_start_lines(found: Iterable[FlatStart]) -> Iterator[str]:
+def flat_start_lines(starts: Iterable[FlatStart]) -> Iterator[str]:
     """Say which numbers will hardly move, by how much, and what else can."""
-    for each in found:
+    for each in starts:
         size = f"training it changes a head's output by at most {100 * each.reach:.2g} %, below {100 * LEAST_REACH:g} %"
         can = f", but the {each.number.partition('.')[0]}'s projection can" if each.weights else ""
         cells = f"{format_count(len(each.cells), 'cell')}, {some(each.cells, 3)}"
@@ -103,7 +103,7 @@ def _changes(operator: Operator, size: LayerSize, layer: int) -> dict[str, float
         return {}
     worked = RandomLayer(operator, size, layer, layer)
     worked.numbers.eval()  # running means stay
-    before, found = worked.output(), {}
+    before, changes = worked.output(), {}
     for name in trained:
         made = generator(0, name, "sign")
         moved = [
@@ -112,10 +112,10 @@ def _changes(operator: Operator, size: LayerSize, layer: int) -> dict[str, float
         ]
         for tensor, by in moved:
             tensor.add_(by)
-        found[name] = float((worked.output() - before).norm() / before.norm()) / _STEP
+        changes[name] = float((worked.output() - before).norm() / before.norm()) / _STEP
         for tensor, by in moved:
             tensor.sub_(by)
-    return found
+    return changes
 
 
 @lru_cache(maxsize=256)

@@ -76,9 +76,9 @@ def lineage(state: TrialState, attempt: int) -> Iterator[AttemptState | None]:
     earlier = {each.attempt: each for each in state.attempts}
     following: int | None = attempt
     while following is not None:
-        found = earlier.pop(following, None)  # popped: a damaged record must not cause a loop
-        yield found
-        following = found and (found.start.get("resumed_from") or {}).get("attempt")
+        record = earlier.pop(following, None)  # popped: a damaged record must not cause a loop
+        yield record
+        following = record and (record.start.get("resumed_from") or {}).get("attempt")
 
 
 @final
@@ -103,38 +103,38 @@ class Codes:
         return self._found[used]
 
     def _of_classes(self, classes: frozenset[type[Spec]]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for cls in sorted(classes, key=lambda cls: (cls.__module__, cls.__qualname__)):
             parents = [each for each in cls.__mro__ if each.__module__.partition(".")[0] not in _PLAIN]
             versions = [each for each in parents if _is_projects(each)]
-            found |= {each.code_name(): str(each.version) for each in versions[:1]}  # it inherits that of its parents
+            sources |= {each.code_name(): str(each.version) for each in versions[:1]}  # it inherits that of its parents
             for each in parents:
                 if each not in versions:
-                    self._add(each, found)
-        return found
+                    self._add(each, sources)
+        return sources
 
-    def _add(self, cls: type, found: dict[str, str]) -> None:
+    def _add(self, cls: type, sources: dict[str, str]) -> None:
         """Add a class that the package does not define."""
         module = sys.modules.get(cls.__module__)
         if module is None or not has_source(module):
-            found[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
+            sources[f"class {cls.__qualname__}"] = hash_text("\n".join(_list_methods(cls)))
         elif _is_users(module):
-            self._add_users(cls, module, found)
+            self._add_users(cls, module, sources)
         else:
-            found[module.__name__] = _of_file(Path(_file(module)))
+            sources[module.__name__] = _of_file(Path(_file(module)))
 
-    def _add_users(self, cls: type, module: ModuleType, found: dict[str, str]) -> None:
+    def _add_users(self, cls: type, module: ModuleType, sources: dict[str, str]) -> None:
         """Add the part of a user's `module` that `cls` reaches, and its imports except installed packages."""
         part = relevant(statements(source_text(module)), cls.__qualname__.partition(".")[0], _grids_in(module))
-        found[f"class {cls.__qualname__}"] = digest(part)
-        found |= _versions_in(part, module)
+        sources[f"class {cls.__qualname__}"] = digest(part)
+        sources |= _versions_in(part, module)
         waiting = list(imported_modules(part, module))
         while waiting:
             other = waiting.pop()
-            if other.__name__ not in found and _is_users(other) and has_source(other):
+            if other.__name__ not in sources and _is_users(other) and has_source(other):
                 whole = statements(source_text(other))
-                found[other.__name__] = digest(whole)
-                found |= _versions_in(whole, other)
+                sources[other.__name__] = digest(whole)
+                sources |= _versions_in(whole, other)
                 waiting.extend(imported_modules(whole, other))
 
 
@@ -146,7 +146,7 @@ def _versions_in(part: Iterable[ast.stmt], module: ModuleType) -> dict[str, str]
 
 def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
     """Hash what the loaded spec files, and the modules that they import, did beyond their own variables."""
-    found: set[str] = set()
+    digests: set[str] = set()
     readers, named = set[str](), set[Path]()
     for module in filter(None, (sys.modules.get(spec_module_name(file)) for file in files)):
         used_wholly, seen, waiting = set[str](), set[str](), [(module, False)]
@@ -163,17 +163,17 @@ def sources_of_loading(files: Iterable[Path]) -> dict[str, str]:
             named |= {*named_files(_file(each), text, grids)}
             part = text if is_used else effects(text, grids, _acting_imports(text, each, set()))
             if part:
-                found.add(digest(part))  # not its name: two spec files may do the same
+                digests.add(digest(part))  # not its name: two spec files may do the same
             used = {other.__name__ for other in imported_modules(part, each)}
             waiting += [(other, other.__name__ in used) for other in imported_modules(text, each)]
-    spec = {"spec": hash_text(canonical_json(sorted(found)))} if found else {}
+    spec = {"spec": hash_text(canonical_json(sorted(digests)))} if digests else {}
     return {**spec, **read_by(readers, named)}
 
 
-def _acting_imports(found: Iterable[ast.stmt], importer: ModuleType, seen: set[str]) -> set[str]:
+def _acting_imports(body: Iterable[ast.stmt], importer: ModuleType, seen: set[str]) -> set[str]:
     """Name what a user's file imports from other user files that may change anything beyond its own variables."""
     names: set[str] = set()
-    for statement in found:
+    for statement in body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for other in imported_modules([statement], importer):
                 if other.__name__ not in seen and _is_users(other) and has_source(other):
@@ -232,8 +232,8 @@ def source_text(module: ModuleType) -> str:
 
 
 def _of_file(file: Path) -> str:
-    about = file.stat()
-    return _of_file_as_of(file, about.st_mtime_ns, about.st_size)
+    status = file.stat()
+    return _of_file_as_of(file, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4096)  # parsing is slow

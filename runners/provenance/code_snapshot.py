@@ -122,9 +122,9 @@ def write(layout: Layout, packed: Packed) -> Path:
     try:
         if not path.exists() or path.read_bytes() != packed.tar:
             write_atomic(path, packed.tar, packed.mode)
-        about = path.stat()
-        if about.st_mode & 0o777 & ~packed.mode and about.st_uid == os.getuid():
-            path.chmod(about.st_mode & packed.mode)  # an equal tree was submitted when its files were not private yet
+        status = path.stat()
+        if status.st_mode & 0o777 & ~packed.mode and status.st_uid == os.getuid():
+            path.chmod(status.st_mode & packed.mode)  # an equal tree was submitted when its files were not private yet
     except OSError as error:
         raise environment_problem("write", path, error) from error
     return path
@@ -220,8 +220,8 @@ def extract(tar: Path, place: Path) -> Path:
         raise StoreError(f"the bytes of {tar} do not have the hash in its name; it was torn or altered")
     make_directory(place)
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), encoding="utf-8") as found:
-            found.extractall(place, filter="data")
+        with tarfile.open(fileobj=io.BytesIO(data), encoding="utf-8") as archive:
+            archive.extractall(place, filter="data")
     except tarfile.TarError as error:
         raise StoreError(f"{tar} is no tree that was submitted ({error}); it was altered") from error
     except OSError as error:

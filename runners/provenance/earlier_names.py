@@ -33,9 +33,9 @@ class _EarlierNames(MetaPathFinder, Loader):
     def _find_users(self, name: str, target: ModuleType | None) -> ModuleSpec | None:
         places = [place for place in sys.path if place not in self.others]
         places = [place for place in places if not is_project(f"{place or Path.cwd()}/{name}/__init__.py")]
-        found = PathFinder.find_spec(name, places, target)
-        plain = found is not None and found.origin is None  # a folder, which may also be of data, such as a campaign's
-        return None if plain and not any((self.folder / name).rglob("*.py")) else found
+        spec = PathFinder.find_spec(name, places, target)
+        plain = spec is not None and spec.origin is None  # a folder, which may also be of data, such as a campaign's
+        return None if plain and not any((self.folder / name).rglob("*.py")) else spec
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = import_module(f"ablate.{module.__name__}")

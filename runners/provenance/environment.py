@@ -81,13 +81,13 @@ def distributions() -> dict[str, str]:
 
     Reads directory names only: reading all metadata takes seconds on a cluster file system.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for place in sys.path:
         for name in _entries(place or "."):
             match = _NAME.fullmatch(name)
             if match is not None:
-                found.setdefault(_normal(match["name"]), match["version"])
-    return dict(sorted(found.items()))
+                versions.setdefault(_normal(match["name"]), match["version"])
+    return dict(sorted(versions.items()))
 
 
 def torch_without_cuda() -> bool:

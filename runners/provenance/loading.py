@@ -46,16 +46,16 @@ def record_reads(file: Path) -> Iterator[None]:
 def read_by(files: Iterable[str], named: Iterable[Path] = ()) -> dict[str, str]:
     """Hash what the user files `files` read, and the files `named`: "file NAME" by content, "$NAME" by value."""
     reads = sorted({("file", str(path)) for path in named}.union(*(_reads.get(file, ()) for file in files)))
-    found: dict[str, list[str]] = {}
+    contents: dict[str, list[str]] = {}
     for kind, name in reads:
         if kind == "variable":
-            found[f"${name}"] = [os.environ.get(name, "unset")]
+            contents[f"${name}"] = [os.environ.get(name, "unset")]
         else:
             digest = "absent"
             with suppress(OSError), Path(name).open("rb") as file:
                 digest = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
-            found.setdefault(f"file {Path(name).name}", []).append(digest)
-    return {name: hash_text("\n".join(sorted(values))) for name, values in found.items()}
+            contents.setdefault(f"file {Path(name).name}", []).append(digest)
+    return {name: hash_text("\n".join(sorted(values))) for name, values in contents.items()}
 
 
 _REPORTED = sys.stdlib_module_names | {"ablate", "numpy", "torch"}
@@ -65,9 +65,9 @@ _BREAKS = re.compile(r"[\s'\"(),;]+")
 """Separators around a path in a query."""
 
 
-def named_files(file: str, found: Sequence[ast.stmt], left_out: Iterable[str]) -> Iterator[Path]:
+def named_files(file: str, body: Sequence[ast.stmt], left_out: Iterable[str]) -> Iterator[Path]:
     """Yield the files that the statements of a user's file name where they use a library in native code."""
-    texts = texts_in(uses_of(found, _REPORTED, left_out))
+    texts = texts_in(uses_of(body, _REPORTED, left_out))
     words = {word for text in texts for word in (text, *_BREAKS.split(text)) if word.strip("/") and "\0" not in word}
     places = {Path(file).parent, Path.cwd()}
     for folder in (True, False):

@@ -89,22 +89,22 @@ def _read(path: Path) -> SnapshotFile | None:
 def _read_optional(path: Path, top: Path, total: int) -> SnapshotFile | str | None:
     """Read a file of a work tree, or say why it is left out after `total` bytes of others; None if it is no file."""
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:  # gone, or a dangling link
         return None
     if _LINE_BREAKS.search(path.relative_to(top).as_posix()):
         return "a line break or backslash in its name"
-    if stat.S_ISDIR(about.st_mode):  # a link, which stays a link unless it leads out of the work tree
+    if stat.S_ISDIR(status.st_mode):  # a link, which stays a link unless it leads out of the work tree
         target = path.readlink().as_posix() if path.is_symlink() else "/"
         reached = posixpath.normpath(f"{path.parent.relative_to(top).as_posix()}/{target}")
         outside = target.startswith("/") or reached.startswith("..")
         return "a link to a directory elsewhere" if outside else SnapshotFile(b"", 0o777, target)
-    if not stat.S_ISREG(about.st_mode):  # such as a pipe
+    if not stat.S_ISREG(status.st_mode):  # such as a pipe
         return None
-    size = f"{about.st_size / (1 << 20):.1f} MB"
-    if about.st_size > MOST_BYTES_OF_A_FILE:
+    size = f"{status.st_size / (1 << 20):.1f} MB"
+    if status.st_size > MOST_BYTES_OF_A_FILE:
         return f"{size}, and the most is {MOST_BYTES_OF_A_FILE >> 20}"
-    if total + about.st_size > MOST_BYTES:
+    if total + status.st_size > MOST_BYTES:
         return f"{size}, and all files together would be more than {MOST_BYTES >> 20}"
     try:
         return _read(path)

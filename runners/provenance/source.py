@@ -28,9 +28,9 @@ def _split(statement: ast.stmt) -> Iterator[ast.stmt]:
         yield statement
 
 
-def digest(found: Sequence[ast.stmt]) -> str:
+def digest(body: Sequence[ast.stmt]) -> str:
     """Hash statements to 32 hexadecimal digits, equal in every version of Python."""
-    return hash_text(_canonical(list(found)))
+    return hash_text(_canonical(list(body)))
 
 
 def hash_text(text: str) -> str:
@@ -58,32 +58,32 @@ def _is_text(node: object) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def relevant(found: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) -> list[ast.stmt]:
+def relevant(body: Sequence[ast.stmt], wanted: str, left_out: Iterable[str]) -> list[ast.stmt]:
     """Select the statements that the definition of `wanted` uses, directly or indirectly, in order.
 
     Statements that do more than bind names may change anything, so they always count, with the names they use.
     Statements that only bind names in `left_out` never count. If nothing binds `wanted`, all others count.
     """
     left_out = frozenset(left_out)
-    bound = [_bound(statement) for statement in found]
+    bound = [_bound(statement) for statement in body]
     kept = {at for at, names in enumerate(bound) if names is None}
     if not any(wanted in names for names in bound if names):
-        return [statement for statement, names in zip(found, bound, strict=True) if not names or names - left_out]
-    return _reach(found, kept, {wanted}, left_out)
+        return [statement for statement, names in zip(body, bound, strict=True) if not names or names - left_out]
+    return _reach(body, kept, {wanted}, left_out)
 
 
-def effects(found: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable[str] = ()) -> list[ast.stmt]:
+def effects(body: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable[str] = ()) -> list[ast.stmt]:
     """Select the statements that may change anything beyond this file, and what they use, in order.
 
     These are statements that change more than the file's own variables, such as `Softmax.forward = mine`. Definitions
     and assignments count if they call `setattr` or its like, or use a function or class of `acting` or `acting_names`.
     Bodies of functions do not, since they run later. Names in `left_out` and `if __name__ == "__main__"` never count.
     """
-    acting, left_out = acting_names(found, acting), frozenset(left_out)
-    own = _made_in(ast.Module(list(found), [])) | ({"print"} - {name for each in found for name in _bound(each) or ()})
+    acting, left_out = acting_names(body, acting), frozenset(left_out)
+    own = _made_in(ast.Module(list(body), [])) | ({"print"} - {name for each in body for name in _bound(each) or ()})
     kept = {
         at
-        for at, statement in enumerate(found)
+        for at, statement in enumerate(body)
         if not _is_main(statement)
         and (
             _reaches_out(statement, own, acting)
@@ -91,10 +91,10 @@ def effects(found: Sequence[ast.stmt], left_out: Iterable[str], acting: Iterable
             else not bound & left_out and _acts(_run_at_once(statement), frozenset(), acting)
         )
     }
-    return _reach(found, kept, set(), left_out)
+    return _reach(body, kept, set(), left_out)
 
 
-def acting_names(found: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[str]:
+def acting_names(body: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[str]:
     """Name the functions and classes of this file that may change anything but their own variables.
 
     Functions that use one of them or of `known` do so, too.
@@ -102,7 +102,7 @@ def acting_names(found: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[st
     acting, before = set(known), -1
     while before != len(acting):
         before = len(acting)
-        for statement in found:
+        for statement in body:
             if isinstance(statement, _FUNCTION):
                 acts = _acts(statement.body, _made_in(statement), acting, calls=True)
             elif isinstance(statement, ast.ClassDef):
@@ -115,13 +115,13 @@ def acting_names(found: Sequence[ast.stmt], known: Iterable[str] = ()) -> set[st
     return acting
 
 
-def uses_of(found: Sequence[ast.stmt], reported: Container[str], left_out: Iterable[str]) -> list[ast.stmt]:
+def uses_of(body: Sequence[ast.stmt], reported: Container[str], left_out: Iterable[str]) -> list[ast.stmt]:
     """Select the statements that run at once and use a package outside `reported`, and what they use, in order.
 
     Names bound to what such a package returned count as its uses.
     """
     left_out = frozenset(left_out)
-    imports = [each for each in found if isinstance(each, ast.Import | ast.ImportFrom)]
+    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
     names: set[str] = set()
     for each in imports:
         module = each.names[0].name if isinstance(each, ast.Import) else each.module or ""
@@ -130,25 +130,25 @@ def uses_of(found: Sequence[ast.stmt], reported: Container[str], left_out: Itera
     before = -1
     while before != len(names):
         before = len(names)
-        names |= {name for each in found if names & _used(each) for name in _bound(each) or ()}
+        names |= {name for each in body if names & _used(each) for name in _bound(each) or ()}
     kept = {
         at
-        for at, each in enumerate(found)
+        for at, each in enumerate(body)
         if not isinstance(each, _FUNCTION) and names & _used(each) and not (_bound(each) or frozenset()) & left_out
     }
-    return _reach(found, kept, set(), left_out)
+    return _reach(body, kept, set(), left_out)
 
 
-def texts_in(found: Iterable[ast.stmt]) -> list[str]:
+def texts_in(body: Iterable[ast.stmt]) -> list[str]:
     """List the string constants of statements, with the constant parts of f-strings."""
-    nodes = (node for statement in found for node in ast.walk(statement))
+    nodes = (node for statement in body for node in ast.walk(statement))
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
-def _reach(found: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out: frozenset[str]) -> list[ast.stmt]:
+def _reach(body: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out: frozenset[str]) -> list[ast.stmt]:
     """Add to the statements `kept` the definitions of `wanted` and of every name that they use."""
-    bound = [_bound(statement) for statement in found]
-    waiting = [*wanted, *(name for at in kept for name in _used(found[at]))]
+    bound = [_bound(statement) for statement in body]
+    waiting = [*wanted, *(name for at in kept for name in _used(body[at]))]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -158,8 +158,8 @@ def _reach(found: Sequence[ast.stmt], kept: set[int], wanted: set[str], left_out
         for at, names in enumerate(bound):
             if names and name in names and at not in kept:
                 kept.add(at)
-                waiting.extend(_used(found[at]))
-    return [found[at] for at in sorted(kept)]
+                waiting.extend(_used(body[at]))
+    return [body[at] for at in sorted(kept)]
 
 
 _SETTERS = frozenset(
@@ -268,18 +268,18 @@ def _targets(targets: Iterable[ast.expr]) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def names_in(found: Iterable[ast.stmt]) -> set[str]:
+def names_in(body: Iterable[ast.stmt]) -> set[str]:
     """Name what statements use."""
-    return {name for statement in found for name in _used(statement)}
+    return {name for statement in body for name in _used(statement)}
 
 
 def _used(statement: ast.stmt) -> set[str]:
     return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
 
 
-def imported_modules(found: Iterable[ast.stmt], importer: ModuleType) -> Iterator[ModuleType]:
+def imported_modules(body: Iterable[ast.stmt], importer: ModuleType) -> Iterator[ModuleType]:
     """Yield the modules that `importer` imports anywhere, and the modules that define the imported names."""
-    for statement in found:
+    for statement in body:
         for node in ast.walk(statement):
             names: list[str] = []
             if isinstance(node, ast.Import):

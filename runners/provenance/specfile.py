@@ -38,16 +38,16 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
     path = Path(path)
     with slow_notice(f"loading {path}"):
         module = import_spec_file(path)
-    found: dict[str, Grid] = {}
+    grids: dict[str, Grid] = {}
     for variable, value in vars(module).items():
         if variable.startswith("_") or not isinstance(value, Grid | PaperGrids):
             continue
         for grid in [value] if isinstance(value, Grid) else value.grids.values():
-            if found.setdefault(grid.name, grid) is not grid:
+            if grids.setdefault(grid.name, grid) is not grid:
                 raise SpecError(f"{path}: two grids are named {grid.name!r}; give one of them another name")
-    if not found:
+    if not grids:
         raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
-    return found
+    return grids
 
 
 def import_spec_file(path: Path | str, source: str | None = None) -> ModuleType:
@@ -188,5 +188,5 @@ def _find_called(name: str, error: BaseException) -> Callable[..., object] | Non
         trace = trace.tb_next
     known = trace.tb_frame.f_globals if trace else {}
     modules = (each for each in known.values() if isinstance(each, ModuleType))
-    found = (known.get(name), *(getattr(each, name, None) for each in modules))
-    return next(filter(callable, found), None)
+    candidates = (known.get(name), *(getattr(each, name, None) for each in modules))
+    return next(filter(callable, candidates), None)

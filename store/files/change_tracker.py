@@ -63,13 +63,13 @@ class DirectoryCache:
         if (seen, database) == (self._before, self._database):
             return
         record = {"schema": FILE_SCHEMA, "database": database, "directories": {fan: seen[fan] for fan in sorted(seen)}}
-        write_json(self._layout.looked, record)
+        write_json(self._layout.stamps, record)
 
 
 def _read_stamps(layout: Layout, database: Stamp | None) -> dict[str, tuple[Stamp, int]]:
     """Stamp and time of the last reading of each directory; nothing if that was for another state of the database."""
     try:
-        record = read_json(layout.looked)
+        record = read_json(layout.stamps)
         if record["schema"] != FILE_SCHEMA or record["database"] != list(database or ()):
             return {}
         return {fan: ((stamp[0], stamp[1], stamp[2]), ns) for fan, (stamp, ns) in record["directories"].items()}

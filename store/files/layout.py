@@ -48,7 +48,7 @@ class Layout:
         self.live = self.store / "live.duckdb"  # the database that the one ingester writes
         self.snapshot = self.store / "snapshot.duckdb"  # its published copy, which readers open
         self.ingest_lock = self.store / "ingest.lock"  # the flock on it makes a process the ingester
-        self.looked = self.store / "looked.json"  # stamps of trial directories at the last ingest
+        self.stamps = self.store / "looked.json"  # stamps of trial directories at the last ingest
 
     def make(self) -> None:
         """Create the directory of the campaign if it is missing."""

@@ -43,10 +43,10 @@ QUEUE = Path(__file__).with_name("queue")
 class Shelf(Backend):
     def submit(self, request, grids, notify):
         prepared = PreparedRun(request, grids, lambda *_: None)
-        survey = prepared.publish()
+        worklist = prepared.publish()
         job = replace(prepared.request, submission=submission_id())
-        write_submission(prepared.layout, job.submission, survey.lines(survey.to_do))
-        classes = (ResourceClass("all", (0, len(survey.to_do)), {}, request.workers or 1),)
+        write_submission(prepared.layout, job.submission, worklist.lines(worklist.to_do))
+        classes = (ResourceClass("all", (0, len(worklist.to_do)), {}, request.workers or 1),)
         record = replace(new_record(job, "shelf", None), classes=classes)
         write_submission_record(prepared.layout, record)
         QUEUE.write_text(job.submission)

@@ -82,7 +82,7 @@ def test_this_installation_has_what_it_declares(tmp_path: Path) -> None:
     found = {check.what: check for check in examine(tmp_path / "new" / "er")}
     assert found.keys() >= {"Python", "torch", "duckdb", "pydantic", "polars", "scipy", "cyclopts"}
     assert all(check.ok for check in found.values() if check.needed)
-    assert found["campaign directory"].found.startswith(f"{tmp_path}: writable")
+    assert found["campaign directory"].answer.startswith(f"{tmp_path}: writable")
 
 
 def with_packages(recorded: dict[str, Any], **versions: str | None) -> dict[str, Any]:

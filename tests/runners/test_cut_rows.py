@@ -100,7 +100,7 @@ def test_a_trial_that_kills_workers_at_once_is_given_up(layout: Layout, monkeypa
 def test_a_worker_that_is_overtaken_goes_on_from_there(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks, another tries the same pieces and dies, it claims: that these failed says nothing of smaller ones."""
     key = write_toy_submission(layout, 4)
-    plain, overtaken = Worker._about, []
+    plain, overtaken = Worker._start_fields, []
 
     def about(self: Worker, *given: Any) -> dict[str, Any]:
         if not overtaken:
@@ -109,7 +109,7 @@ def test_a_worker_that_is_overtaken_goes_on_from_there(layout: Layout, monkeypat
         return plain(self, *given)
 
     worker(layout, 0)._try(0)
-    monkeypatch.setattr(Worker, "_about", about)
+    monkeypatch.setattr(Worker, "_start_fields", about)
     assert worker(layout, 3).run(0).state == "done"
     assert list_attempts(layout, key)[-1] == (4, "ok")
 

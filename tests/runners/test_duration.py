@@ -20,7 +20,7 @@ from ablate.runners.planning.duration import (
     estimate,
     schedule_s,
 )
-from ablate.runners.planning.survey import survey, walk
+from ablate.runners.planning.worklist import collect_cells, list_trials
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import Layout
 from ablate.variants import gpt2, softmax, ssa
@@ -44,7 +44,7 @@ def finish(root: Path, grid: Grid, seconds: Mapping[str, float], seeds: int = 1,
 
 
 def estimate_grid(root: Path, grid: Grid, pool: Any = lambda _: PlannedWorkers(1), seconds: Any = None) -> Estimate:
-    return estimate(survey(Layout(root), [grid], walk([grid])), [grid], pool, seconds)
+    return estimate(list_trials(Layout(root), [grid], collect_cells([grid])), [grid], pool, seconds)
 
 
 def small(*axes: Any, seeds: int = 3) -> Grid:

@@ -48,7 +48,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign as of an earlier release, whose trials were trained without knock-outs."""
     root, patched = tmp_path_factory.mktemp("old"), pytest.MonkeyPatch()
     with patched.context() as context:
-        context.setattr("ablate.runners.planning.survey.plan_knockouts", lambda *_: {})
+        context.setattr("ablate.runners.planning.worklist.plan_knockouts", lambda *_: {})
         return train(root, make_grid())
 
 

@@ -15,7 +15,7 @@ from ablate.runners import Cosine, Execution, LengthExtrapolation, Trial
 from ablate.runners.evaluations.evaluation import open_evaluations
 from ablate.runners.evaluations.knockout import Knockout, plan_knockout
 from ablate.runners.planning.knockouts import plan_knockouts
-from ablate.runners.planning.survey import survey, walk
+from ablate.runners.planning.worklist import collect_cells, list_trials
 from ablate.runners.tasks.task import ItemMeasurements, over_items, over_ratio
 from ablate.runners.training import train
 from ablate.runners.training.knockout import measure_again
@@ -185,7 +185,7 @@ def test_layers_count_where_they_differ() -> None:
 def test_lines_of_a_plan_say_what_is_measured_again(tmp_path: Path) -> None:
     asked = grid(baseline={"operator": "softmax"})
     lines: list[Mapping[str, Any]] = []
-    survey(Layout(tmp_path), [asked], walk([asked]), take=lambda _, given: lines.extend(given))
+    list_trials(Layout(tmp_path), [asked], collect_cells([asked]), take=lambda _, given: lines.extend(given))
     assert len(lines) == 8
     for line in lines:
         trial = Trial.model_validate(line["spec"])

@@ -21,7 +21,7 @@ from ablate.runners.attempts.manifest import (
     write_submission,
 )
 from ablate.runners.cli.app import execute
-from ablate.runners.planning.survey import survey, walk
+from ablate.runners.planning.worklist import collect_cells, list_trials
 from ablate.store.files.atomic import parse_object, read_json
 from ablate.store.files.layout import Layout
 
@@ -94,7 +94,7 @@ def test_a_grid_that_has_not_changed_is_not_written_again(layout: Layout) -> Non
 
 
 def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_name(layout: Layout) -> None:
-    found = survey(layout, [toy_grid()], walk([toy_grid()]), take=partial(write_grid, layout))
+    found = list_trials(layout, [toy_grid()], collect_cells([toy_grid()]), take=partial(write_grid, layout))
     lines = layout.grid_trials("toy").read_text(encoding="utf-8").splitlines()
     layout.grid_trials("toy").write_text("\n".join(lines[::-1]) + "\n", encoding="utf-8")
     with pytest.raises(StoreError, match="planned anew by another run"):

@@ -13,7 +13,7 @@ from ablate.grid.errors import SpecError
 from ablate.runners.backends.slurm.spec import Needs, Slurm, mebibytes, minutes, recorded_request
 from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
 from ablate.runners.backends.slurm.submit.workload import Load, at_once, split, workers
-from ablate.runners.planning.survey import survey, walk
+from ablate.runners.planning.worklist import collect_cells, list_trials
 from ablate.store.files.layout import Layout
 
 TIMES = {"90m": 90, "8h": 480, "1d12h": 2160, "08:00:00": 480, "1-12:00:00": 2160, "00:00:30": 1, "1h30m": 90}
@@ -94,7 +94,7 @@ def test_needs_replace_the_fields_that_they_set_and_no_others(given: dict[str, A
 def group_trials(slurm: Slurm, tmp_path: Any, **base: Any) -> list[Group]:
     grid = toy_grid(**base)
     demands = Demands(slurm)
-    found = survey(Layout(tmp_path), [grid], walk([grid], demands.add_cell))
+    found = list_trials(Layout(tmp_path), [grid], collect_cells([grid], demands.add_cell))
     demands.check()
     return demands.groups(found.trials)
 

@@ -288,7 +288,7 @@ def lose(layout: Layout, key: str, node: str) -> None:
 def test_nodes_that_lost_trials_are_avoided_unless_they_are_half_of_all(tmp_path: Path, slurm: PretendSlurm) -> None:
     root = tmp_path / "campaign"
     gpu = CPU.changed(partition="gpu", exclude="g9")  # four nodes
-    keys = [trial.key for trial in drafter(root, gpu).survey.trials]
+    keys = [trial.key for trial in drafter(root, gpu).worklist.trials]
     lose(Layout(root), keys[0], "g1")
     draft = drafter(root, gpu).draft()
     assert options_of(draft.scripts["all"])["exclude"] == "g9,g1"

@@ -100,7 +100,7 @@ def look_for(watched: Stall, clock: list[float], seconds: float, every: float = 
     until = clock[0] + seconds
     while clock[0] < until:
         clock[0] += every
-        watched.look(1)
+        watched.check(1)
     return clock[1:]
 
 

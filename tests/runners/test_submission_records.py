@@ -39,7 +39,7 @@ from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue_trials
 from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import pid_space, process_started
@@ -187,7 +187,7 @@ def states(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None = None) ->
 def queued(campaign: Campaign, tasks: Mapping[str, TaskStatus] | None, *at_work: int) -> set[str]:
     """The trials that need not be queued again."""
     wanted = [
-        Surveyed(key(campaign, n), "g", "c", "SSA", "SSA", "o", n, n, "running" if n in at_work else "pending")
+        GridTrial(key(campaign, n), "g", "c", "SSA", "SSA", "o", n, n, "running" if n in at_work else "pending")
         for n in range(4)
     ]
     return queued_elsewhere(campaign.layout, wanted, Scripted(tasks), {}).trials

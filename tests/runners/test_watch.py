@@ -17,7 +17,7 @@ from ablate.runners.backends.backend import Submissions
 from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.backends.slurm.scheduler import RecentAnswers
 from ablate.runners.cli.app import execute
-from ablate.runners.monitoring.watch import WatchView, changes, look, render, show, views
+from ablate.runners.monitoring.watch import WatchView, changes, read_view, render, show, views
 from ablate.store.state import COUNTED
 
 SSA = [("SSA", seed) for seed in range(4)]
@@ -39,7 +39,7 @@ def end(campaign: Campaign, seed: int, **fields: object) -> None:
 def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     """Waiting workers retry failed trials, and nobody trains before they start."""
     submit(campaign, SSA[1:3])
-    view = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
+    view = read_view(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     assert {state: n for state, n in view.states.items() if n} == {"done": 4, "running": 1, "queued": 3}
     assert sum(sum(each[state] for state in COUNTED) for each in view.data()["cells"]) == 8
     assert not view.over
@@ -47,16 +47,16 @@ def test_it_goes_on_while_a_worker_waits_or_runs(campaign: Campaign) -> None:
     for seed in range(4):
         end(campaign, seed, status="failed", reason="error", message="m")
     for tasks in ({"7_0": WAITS}, {"7_1": RUNS}):
-        assert not look(campaign.root, Scripted(tasks)).over
+        assert not read_view(campaign.root, Scripted(tasks)).over
     for others in ({}, {"7_0": HELD}, None):
-        assert look(campaign.root, Scripted(others)).over
+        assert read_view(campaign.root, Scripted(others)).over
     running = Scripted({"7_0": RUNS, "7_1": RUNS})  # as the queue said a minute ago
     for submission in (FIRST, SECOND):
-        assert not look(campaign.root, running).over
+        assert not read_view(campaign.root, running).over
         write_record(campaign.layout, 0, submission=submission, left="done")
-        assert not look(campaign.root, running).over
+        assert not read_view(campaign.root, running).over
         write_record(campaign.layout, 1, submission=submission, left="cancelled")
-    assert look(campaign.root, running).over
+    assert read_view(campaign.root, running).over
 
 
 def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign) -> None:
@@ -65,7 +65,7 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
         key = campaign.line("SSA", seed)["trial"]
         write_start(campaign.layout, key, 1, started=time.time() - 100)
         campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
-    assert look(campaign.root, Scripted()).left_s == pytest.approx(102.5, rel=0.1)
+    assert read_view(campaign.root, Scripted()).left_s == pytest.approx(102.5, rel=0.1)
 
 
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +94,14 @@ def test_of_jobs_that_are_new_the_scheduler_is_asked_at_once(campaign: Campaign)
     submit(campaign, SSA[1:])
     assert {
         worker.standing
-        for worker in look(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
+        for worker in read_view(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
         .status.where.submissions[0]
         .workers
     } == {"running"}
     submit(campaign, [("SSA", 0)], submission=SECOND, classes=[(1, [Array(0, 1, 8)])])
     assert [
         worker.standing
-        for worker in look(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
+        for worker in read_view(campaign.root, Submissions({"slurm": SlurmBackend(seldom)}))
         .status.where.submissions[1]
         .workers
     ] == ["queued"]
@@ -139,7 +139,7 @@ def test_views_follow_files_until_all_has_ended(campaign: Campaign, monkeypatch:
 
 
 def test_without_a_terminal_it_is_a_line_per_change(campaign: Campaign) -> None:
-    found = look(campaign.root, Scripted())
+    found = read_view(campaign.root, Scripted())
     later = found._replace(states={**found.states, "done": 5, "running": 0, "queued": 3})
     out = io.StringIO()
     show(iter([found, found, found._replace(left_s=9.0), later, later]), Console(file=out, width=60))
@@ -152,7 +152,7 @@ def test_the_display_has_cells_workers_pace_failures_and_hours(campaign: Campaig
     end(campaign, 3, status="failed", reason="diverged", message="the loss was nan")
     key = campaign.line("SSA", 0)["trial"]
     campaign.layout.heartbeat(key, 1).write_text('{"step": 30, "steps": 60, "loss": 0.5}\n')
-    found = look(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
+    found = read_view(campaign.root, Scripted({"7_0": RUNS, "7_1": WAITS}))
     out = io.StringIO()
     Console(file=out, width=160, force_terminal=True, color_system=None).print(render(found, 160))
     words = ["5/8", "SSA", "30/60", "steps/s", "2.0 of 200 GPU-h used", "Priority", "1 x diverged", "1 failed"]

@@ -137,7 +137,7 @@ def test_what_could_not_be_read_is_tried_every_time(campaign: Campaign, record: 
 
 
 def test_without_a_sound_memory_everything_is_looked_at(campaign: Campaign) -> None:
-    memory = campaign.layout.looked
+    memory = campaign.layout.stamps
     for damage in (None, b"", b'{"schema": 1, "database": [1, 2, 3], "directories": {"ab": [1]}}', "flip"):
         key, _ = finished(campaign)
         whole = memory.read_bytes()

@@ -22,8 +22,8 @@ class SlurmQueue(SubmissionQueue):
         self._scheduler.max_age_s = max_age_s
         return read_status(layout, records, self._scheduler)
 
-    def cancel(self, found: SubmissionStatus) -> str | None:
+    def cancel(self, status: SubmissionStatus) -> str | None:
         """Cancel the jobs of a submission that have not ended."""
-        jobs = sorted({int(job.partition("_")[0]) for job in found.jobs})
+        jobs = sorted({int(job.partition("_")[0]) for job in status.jobs})
         problem = self._scheduler.cancel(jobs) if jobs else None
         return problem and f"{problem}; `scancel {' '.join(map(str, jobs))}` does that"

@@ -67,12 +67,12 @@ def mebibytes(text: str) -> int:
 
 def read_budget(text: str) -> dict[str, Any]:
     """Parse a budget, such as `200gpuh` or `40 cpuh`, to hours and unit; raise SpecError if it is none."""
-    found = _BUDGET.fullmatch(text)
-    if found is None or float(found["hours"]) == 0:
+    match = _BUDGET.fullmatch(text)
+    if match is None or float(match["hours"]) == 0:
         raise SpecError(
             f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
         )
-    return {"hours": float(found["hours"]), "unit": f"{found['unit'].lower()}h"}
+    return {"hours": float(match["hours"]), "unit": f"{match['unit'].lower()}h"}
 
 
 def _check_word(text: str) -> str:
@@ -105,7 +105,7 @@ Memory = Annotated[str, AfterValidator(lambda text: mebibytes(text) and text)]
 Word = Annotated[str, AfterValidator(_check_word)]
 Line = Annotated[str, Field(pattern=r"\A[^\n\r]*\z")]
 Words = Annotated[
-    tuple[str, ...], BeforeValidator(lambda given: shlex.split(given) if isinstance(given, str) else given)
+    tuple[str, ...], BeforeValidator(lambda value: shlex.split(value) if isinstance(value, str) else value)
 ]
 
 

@@ -102,10 +102,10 @@ class _StatusReader:
 
     @cached_property
     def lives(self) -> dict[tuple[int, int], list[WorkerRecord]]:
-        found: dict[tuple[int, int], list[WorkerRecord]] = {}
+        lives: dict[tuple[int, int], list[WorkerRecord]] = {}
         for each in self.records:
-            found.setdefault((each.resource_class, each.worker), []).append(each)
-        return found
+            lives.setdefault((each.resource_class, each.worker), []).append(each)
+        return lives
 
     @property
     def may_work(self) -> bool:

@@ -11,7 +11,7 @@ from ablate.runners.backends.backend import Submissions, SubmissionStatus, outda
 from ablate.runners.backends.slurm.queue import SlurmQueue
 from ablate.runners.backends.slurm.scheduler import Scheduler
 from ablate.runners.output import format_count
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
 from ablate.store.files.trial_status import trial_state
@@ -30,7 +30,7 @@ class AlreadyQueued:
 
 
 def queued_elsewhere(
-    layout: Layout, wanted: Sequence[Surveyed], scheduler: Scheduler, planned: Mapping[str, Collection[str]]
+    layout: Layout, wanted: Sequence[GridTrial], scheduler: Scheduler, planned: Mapping[str, Collection[str]]
 ) -> AlreadyQueued:
     """Find the `wanted` trials that workers of earlier submissions will take; `planned` maps a grid to its keys.
 
@@ -100,7 +100,7 @@ def _live_rows(status: SubmissionStatus, notes: Sequence[str]) -> list[int]:
     return rows
 
 
-def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
+def _takes(layout: Layout, status: SubmissionStatus, trial: GridTrial) -> bool:
     """Return True if a worker of the submission would train it."""
     if trial.key in status.cancelled.trials:
         return False
@@ -115,13 +115,13 @@ def _takes(layout: Layout, status: SubmissionStatus, trial: Surveyed) -> bool:
     return bool(status.record.job.get("retry")) and latest.start.get("submission") != status.record.submission
 
 
-def describe_already_queued(found: AlreadyQueued, of: Collection[Surveyed]) -> str | None:
+def describe_already_queued(queued: AlreadyQueued, of: Collection[GridTrial]) -> str | None:
     """Describe in a sentence which of the trials are queued already."""
-    if not found.trials:
+    if not queued.trials:
         return None
-    names = ", ".join(sorted(found.submissions))
-    plural = "s" if len(found.submissions) > 1 else ""
-    verb = "is" if len(found.trials) == 1 else "are"
+    names = ", ".join(sorted(queued.submissions))
+    plural = "s" if len(queued.submissions) > 1 else ""
+    verb = "is" if len(queued.trials) == 1 else "are"
     return (
-        f"{len(found.trials)} of {format_count(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
+        f"{len(queued.trials)} of {format_count(len(of), 'trial')} {verb} queued in submission{plural} {names} already"
     )

@@ -9,7 +9,7 @@ from ablate.grid.durations import format_duration
 from ablate.grid.errors import SpecError
 from ablate.runners.backends.slurm.spec import Resources
 from ablate.runners.backends.slurm.submit.cluster_limits import Limits, Partition
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import ENDED, State
@@ -41,7 +41,7 @@ def warn_if_not_shared(root: Path) -> str | None:
     )
 
 
-def count_lost(layout: Layout, wanted: Iterable[Surveyed]) -> Counter[str]:
+def count_lost(layout: Layout, wanted: Iterable[GridTrial]) -> Counter[str]:
     """Count by node the missing trials whose latest attempt never ended and has no process any more."""
     counts: Counter[str] = Counter()
     for trial in wanted:

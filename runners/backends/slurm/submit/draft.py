@@ -27,7 +27,7 @@ from ablate.runners.backends.slurm.submit.job_arrays import Arrays, Room, requir
 from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
 from ablate.runners.output import format_count
 from ablate.runners.planning.prepared_run import PreparedRun
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.runners.provenance.code_snapshot import pack, shell_lines
 from ablate.runners.provenance.environment import torch_without_cuda
 from ablate.store.state import State
@@ -44,7 +44,7 @@ class Draft:
     scripts: dict[str, str]
     """The input of sbatch for each array, in the order of classes and arrays."""
     elsewhere: AlreadyQueued
-    wanted: tuple[Surveyed, ...]
+    wanted: tuple[GridTrial, ...]
     """All missing trials, including those in `elsewhere`."""
     notes: tuple[str, ...]
 
@@ -82,10 +82,10 @@ class Drafter:
         self.prepared = PreparedRun(request, grids, self._demands.add_cell, self._demands.check)
         self.request, self.layout, self.grids = self.prepared.request, self.prepared.layout, self.prepared.grids
         self.lines: dict[str, list[bytes]] = {}
-        self.survey = self.prepared.survey(
+        self.worklist = self.prepared.list_trials(
             lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))})
         )
-        self.chosen = self.survey.narrow_to(request.only, request.seeds)
+        self.chosen = self.worklist.narrow_to(request.only, request.seeds)
         self._wanted = self.chosen.to_do
         self._lost_on = count_lost(self.layout, self._wanted)
         self.packed = pack(request.files) if request.files else None
@@ -102,7 +102,7 @@ class Drafter:
         Raises SpecError or EnvironmentProblem if SLURM would refuse it, or the campaign cannot take it.
         """
         known = bool(self._limits.partitions)
-        keys = {trial.key for trial in self.survey.trials}
+        keys = {trial.key for trial in self.worklist.trials}
         plans = {grid.name: keys for grid in self.grids}
         elsewhere = queued_elsewhere(self.layout, self._wanted, self.scheduler, plans) if known else AlreadyQueued()
         groups = self._demands.groups([each for each in self._wanted if each.key not in elsewhere.trials])
@@ -176,7 +176,7 @@ class Drafter:
         """
         if not self._limits.partitions:
             return None
-        planned = [trial for trial in self.survey.trials if trial.state != State.FAILED]
+        planned = [trial for trial in self.worklist.trials if trial.state != State.FAILED]
         tasks, rooms = min(max(total, 1), self._limits.array_size), []
         for number, group in enumerate(groups or self._demands.groups(self._wanted or planned)):
             require_time(group.resources, self._limits)
@@ -185,7 +185,7 @@ class Drafter:
 
     def _trial_seconds(self, group: Group) -> float | None:
         if group.name not in self._trial_s:
-            self._trial_s[group.name] = workload.trial_s(self.survey, self.grids, group)
+            self._trial_s[group.name] = workload.trial_s(self.worklist, self.grids, group)
         return self._trial_s[group.name]
 
     def _classes(self, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[list[ResourceClass], list[int]]:

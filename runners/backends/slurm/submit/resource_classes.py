@@ -12,7 +12,7 @@ from ablate.grid.errors import SpecError
 from ablate.grid.path import value_at
 from ablate.runners.backends.slurm.spec import Resources, Slurm, mebibytes, minutes
 from ablate.runners.output import format_count
-from ablate.runners.planning.survey import Surveyed
+from ablate.runners.planning.worklist import GridTrial
 from ablate.runners.provenance.environment import torch_without_cuda
 
 START_S = 15.0
@@ -44,12 +44,12 @@ class Group:
 
     name: str
     resources: Resources
-    trials: tuple[Surveyed, ...]
+    trials: tuple[GridTrial, ...]
 
 
 @final
 class Demands:
-    """Requirements of every cell; `add_cell` is a visitor for `ablate.runners.planning.survey.walk`.
+    """Requirements of every cell; `add_cell` is a visitor for `ablate.runners.planning.worklist.collect_cells`.
 
     `most_cpus` returns the cores of the largest node of a partition; 0: unknown.
     """
@@ -68,8 +68,8 @@ class Demands:
     def add_cell(self, grid: str, planned: Planned) -> None:
         execution = getattr(planned.trial, "execution", None)
         trial = planned.trial  # every path is looked up, for `check`
-        looks = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]
-        matches = [at for at, found in enumerate(looks) if all(found)]
+        fits = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]
+        matches = [at for at, each in enumerate(fits) if all(each)]
         self._matched.update(matches)
         self._cells[grid, planned.cell] = Demand(
             matches[0] if matches else None,
@@ -108,17 +108,17 @@ class Demands:
             if at not in self._matched
         ]
 
-    def groups(self, trials: Iterable[Surveyed]) -> list[Group]:
+    def groups(self, trials: Iterable[GridTrial]) -> list[Group]:
         """Group `trials` by the resources of their workers.
 
         Raises SpecError if a time limit is too short for a start and a checkpoint, or if trials need CUDA and torch is
         a build for the CPU.
         """
-        by_kind: dict[WorkerKind, list[Surveyed]] = {}
+        by_kind: dict[WorkerKind, list[GridTrial]] = {}
         for trial in trials:
             demand = self._cells[trial.grid, trial.cell]
             by_kind.setdefault(WorkerKind(demand.needs, demand.ranks), []).append(trial)
-        merged: dict[Resources, list[tuple[WorkerKind, list[Surveyed]]]] = {}
+        merged: dict[Resources, list[tuple[WorkerKind, list[GridTrial]]]] = {}
         for kind, members in by_kind.items():
             demands = [self._cells[trial.grid, trial.cell] for trial in members]
             resources = self._resources(kind, max(demand.threads for demand in demands))

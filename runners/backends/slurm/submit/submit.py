@@ -45,7 +45,7 @@ def submit(drafter: Drafter, notify: Callable[[str], None]) -> SubmittedJobs:
         mark_unreadable(drafter.layout, drafter.prepared.unreadable)
         for grid in drafter.grids:  # a grid of finished trials is recorded, too
             write_grid(drafter.layout, grid, drafter.lines[grid.name])
-        done = sum(trial.state == State.DONE for trial in drafter.survey.trials)
+        done = sum(trial.state == State.DONE for trial in drafter.worklist.trials)
         return SubmittedJobs(draft, _queue(drafter, draft, notify) if draft.groups else None, done)
 
 
@@ -53,7 +53,7 @@ def _queue(drafter: Drafter, draft: Draft, notify: Callable[[str], None]) -> Sub
     layout = drafter.layout
     record = _new_record(drafter, draft)
     try:
-        lines = chain.from_iterable(drafter.survey.lines(group.trials) for group in draft.groups)
+        lines = chain.from_iterable(drafter.worklist.lines(group.trials) for group in draft.groups)
         write_submission(layout, draft.submission, lines)
         if drafter.packed is not None:
             write(layout, drafter.packed)

@@ -9,7 +9,7 @@ from ablate.grid import Grid
 from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.backends.slurm.submit.resource_classes import Demands, Group
 from ablate.runners.planning.duration import PlannedWorkers, estimate
-from ablate.runners.planning.survey import Survey, Surveyed
+from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.store.state import State
 
 MOST_CELLS = 12
@@ -73,13 +73,14 @@ def at_once(sizes: Sequence[int], limit: int | None) -> list[int]:
     return list(sizes) if limit is None else split(limit, sizes, sizes)
 
 
-def trial_s(found: Survey, grids: Sequence[Grid], group: Group) -> float | None:
+def trial_s(worklist: Worklist, grids: Sequence[Grid], group: Group) -> float | None:
     """Estimate the seconds of a usual trial of `group`; None: unknown."""
     cells = list(dict.fromkeys((trial.grid, trial.cell) for trial in group.trials))
     chosen = set(cells[:: -(-len(cells) // MOST_CELLS)])  # spread over all
     sample = [trial for trial in group.trials if (trial.grid, trial.cell) in chosen]
-    known = [trial for trial in found.trials if not found.wants(trial) and trial.state == State.DONE][-MOST_FINISHED:]
-    estimated = estimate(replace(found, trials=(*known, *sample)), grids, lambda _: _pool(group, 1))
+    finished = [trial for trial in worklist.trials if not worklist.wants(trial) and trial.state == State.DONE]
+    known = finished[-MOST_FINISHED:]
+    estimated = estimate(replace(worklist, trials=(*known, *sample)), grids, lambda _: _pool(group, 1))
     return None if estimated.trial_s is None else estimated.trial_s / (len(sample) - estimated.unknown)
 
 
@@ -102,7 +103,7 @@ def _pool(group: Group, workers: int) -> PlannedWorkers:
     return PlannedWorkers(workers, resources.slots, resources.gpus * resources.nodes / resources.slots, group.name)
 
 
-def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[Surveyed], PlannedWorkers]:
+def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Callable[[GridTrial], PlannedWorkers]:
     """Return a function from a trial to its workers, for groups with so many workers; by default the first group."""
     counts = at_once(workers, slurm.max_parallel)
     made = [_pool(group, count) for group, count in zip(groups, counts, strict=True)]
@@ -112,13 +113,13 @@ def pools(groups: Sequence[Group], workers: Sequence[int], slurm: Slurm) -> Call
 
 
 def plan_allocation(
-    found: Survey, grids: Sequence[Grid], demands: Demands, slurm: Slurm
-) -> Callable[[Surveyed], PlannedWorkers]:
+    worklist: Worklist, grids: Sequence[Grid], demands: Demands, slurm: Slurm
+) -> Callable[[GridTrial], PlannedWorkers]:
     """Return a function from a trial to the workers that `slurm` would give it, without asking a cluster.
 
     Raises SpecError if the request has no meaning for these trials.
     """
     demands.check()
-    groups = demands.groups(found.to_do)
-    work = loads(groups, slurm, lambda group: trial_s(found, grids, group))
+    groups = demands.groups(worklist.to_do)
+    work = loads(groups, slurm, lambda group: trial_s(worklist, grids, group))
     return pools(groups, workers(work, slurm.workers), slurm)

@@ -73,14 +73,14 @@ class RowStates:
 
     def record_out_of_memory(self, rows: Iterable[int], place: Mapping[str, Any]) -> list[str]:
         """Record that attempts of earlier lives of the task at `place` ran out of memory; return their trials."""
-        found = []
+        trials = []
         for row in rows:
             last = trial_state(self._layout, self.key(row), self._leases.alive).attempts[-1:]
             if last and last[0].end is None and earlier_life(last[0].start.get("place"), place):
                 step = checkpointed_step(self._layout, self.key(row))
                 record_death(self._layout, self.key(row), last[0].attempt, step, out_of_memory(1))
-                found.append(self.key(row))
-        return found
+                trials.append(self.key(row))
+        return trials
 
     def _is_done(self, state: TrialState) -> bool:
         """Return True if its result stands; with retry or again, only a result of this submission does."""

@@ -33,10 +33,10 @@ class GridCells(NamedTuple):
 
 
 @slow_notice("planning: looking at every cell")
-def walk(
+def collect_cells(
     grids: Sequence[Grid], visit: Callable[[str, Planned], None] | None = None, files: Sequence[Path] = ()
 ) -> GridCells:
-    """Look at every cell of `grids`, and write nothing; `visit` gets the grid's name and the cell's first trial.
+    """Collect every cell of `grids`, and write nothing; `visit` gets the grid's name and the cell's first trial.
 
     `files` are the spec files that define the grids, loaded before.
 
@@ -70,7 +70,7 @@ def walk(
     return GridCells(codes, sources, knockouts)
 
 
-class Surveyed(NamedTuple):
+class GridTrial(NamedTuple):
     """A trial of the grids, at its first occurrence."""
 
     key: str
@@ -88,37 +88,37 @@ class Surveyed(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Survey:
+class Worklist:
     """The trials of some grids, in execution order, without those that an earlier grid has already named."""
 
     layout: Layout
-    trials: tuple[Surveyed, ...]
+    trials: tuple[GridTrial, ...]
     cells: GridCells
     retry: bool
     again: bool
 
     @cached_property
-    def to_do(self) -> tuple[Surveyed, ...]:
+    def to_do(self) -> tuple[GridTrial, ...]:
         """Trials that are not done; failed ones only with `retry`, and with `again` those that ran other code.
 
         Trials that another run works on are among them.
         """
-        return tuple(found for found in self.trials if self.wants(found))
+        return tuple(trial for trial in self.trials if self.wants(trial))
 
-    def wants(self, found: Surveyed) -> bool:
+    def wants(self, trial: GridTrial) -> bool:
         """Return True if a trial is to be trained."""
-        if found.state == State.DONE:
-            return self.again and found.other_code
-        return self.retry or found.state != State.FAILED
+        if trial.state == State.DONE:
+            return self.again and trial.other_code
+        return self.retry or trial.state != State.FAILED
 
-    def narrow_to(self, only: Collection[str] | None, seeds: Collection[int] | None = None) -> "Survey":
+    def narrow_to(self, only: Collection[str] | None, seeds: Collection[int] | None = None) -> "Worklist":
         """Keep only the trials of these keys and seeds; None: all."""
         kept = (
             each for each in self.trials if (only is None or each.key in only) and (seeds is None or each.seed in seeds)
         )
         return replace(self, trials=tuple(kept))
 
-    def without_results(self, keys: Collection[str]) -> "Survey":
+    def without_results(self, keys: Collection[str]) -> "Worklist":
         """Take the trials of these keys as not begun."""
         begun = {
             each.key: each._replace(state=State.PENDING, other_code=False) for each in self.trials if each.key in keys
@@ -128,9 +128,9 @@ class Survey:
     @property
     def other_code(self) -> int:
         """Number of finished trials that ran other code."""
-        return sum(found.other_code for found in self.trials)
+        return sum(trial.other_code for trial in self.trials)
 
-    def lines(self, wanted: Sequence[Surveyed]) -> Iterator[bytes]:
+    def lines(self, wanted: Sequence[GridTrial]) -> Iterator[bytes]:
         """Yield the trial lines of `wanted`, in this order, from the published grids."""
         for grid, stretch in groupby(wanted, key=lambda each: each.grid):
             trials, path = list(stretch), self.layout.grid_trials(grid)
@@ -144,7 +144,7 @@ class Survey:
                 yield line
 
 
-def survey(
+def list_trials(
     layout: Layout,
     grids: Sequence[Grid],
     cells: GridCells,
@@ -152,27 +152,27 @@ def survey(
     retry: bool = False,
     again: bool = False,
     take: Callable[[Grid, Iterable[Mapping[str, Any]]], None] | None = None,
-) -> Survey:
-    """Look at the trials of `grids`, whose `cells` were walked, without touching anything.
+) -> Worklist:
+    """Look at the trials of `grids`, whose `cells` were collected, without touching anything.
 
     `take` receives every grid with its lines, as `write_grid` takes them, and reads them all.
     """
-    trials: dict[str, Surveyed] = {}
+    trials: dict[str, GridTrial] = {}
     started = set(layout.trial_keys())
-    walked = Counter(grid for grid, _ in cells.sources)
-    count = format_count(sum(walked[grid.name] * len(list(grid.seeds)) for grid in grids), "trial")
+    cell_counts = Counter(grid for grid, _ in cells.sources)
+    count = format_count(sum(cell_counts[grid.name] * len(list(grid.seeds)) for grid in grids), "trial")
     with slow_notice(f"planning {count}"):
         for grid in grids:
             lines = _collect(layout, cells, trial_lines(grid), trials, started)
             deque(lines, maxlen=0) if take is None else take(grid, lines)
-    return Survey(layout, tuple(trials.values()), cells, retry, again)
+    return Worklist(layout, tuple(trials.values()), cells, retry, again)
 
 
 def _collect(
     layout: Layout,
     cells: GridCells,
     lines: Iterable[dict[str, Any]],
-    trials: dict[str, Surveyed],
+    trials: dict[str, GridTrial],
     started: Collection[str],
 ) -> Iterator[Mapping[str, Any]]:
     """Pass on the lines of a grid, and add each trial that is new to `trials`."""
@@ -184,8 +184,8 @@ def _collect(
             state, other = State.PENDING, False
             if key in started:
                 with suppress(EnvironmentProblem):  # the worker that claims it says why it cannot be read
-                    found = trial_state(layout, key)
-                    state, other = found.state, ran_other_code(found, cells.sources[grid, cell])
+                    status = trial_state(layout, key)
+                    state, other = status.state, ran_other_code(status, cells.sources[grid, cell])
             label, operator, seed = line["label"], line["operator"], line["seed"]
-            trials[key] = Surveyed(key, grid, cell, label, operator, seed, number, state, other)
+            trials[key] = GridTrial(key, grid, cell, label, operator, seed, number, state, other)
         yield line
