@@ -57,7 +57,9 @@ def complaints(name: str, text: str) -> list[str]:
         found.append(f"{name} does not say what it is")
     if name.startswith(CLEAR_ROOMS):
         names = {getattr(node, key, "") for node in ast.walk(tree) for key in ("id", "arg", "name")}
-        names |= {getattr(node, "attr", "") for node in ast.walk(tree)} - {"walk"}  # a function of ast and os
+        names |= {
+            getattr(node, "attr", "") for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)
+        }
         found += [f"{name} uses the name {each}" for each in sorted(names & VAGUE_NAMES)]
     for function in functions(tree):
         where = f"{name}:{function.lineno} {function.name}"
