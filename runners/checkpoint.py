@@ -55,8 +55,8 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]
 
 
-def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, Any]) -> Path:
-    """Write the state of `trial` at `step` and keep the newest `KEEP` checkpoints of the directory.
+def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, Any], most: int = KEEP) -> Path:
+    """Write the state of `trial` at `step` and keep the newest `most` checkpoints of the directory.
 
     Raises:
         TypeError: the state holds something other than tensors and plain data.
@@ -64,14 +64,15 @@ def save_checkpoint(directory: Path, trial: str, step: int, state: Mapping[str, 
     """
     import torch  # here: processes that only read campaigns do not import torch
 
-    _require_plain(state, "state")
+    require_plain(state, "state")
     sink = io.BytesIO()
     torch.save({"schema": CHECKPOINT_SCHEMA, "trial": trial, "step": step, "state": dict(state)}, sink)
     data = sink.getvalue()
     path = write_atomic(directory / f"step-{step:09d}.{_hash(data)}.pt", data)
     others = [each for each in _files(directory) if each != path]
     replaced = [each for each in others if _step(each) == step]  # an evaluation saves its step again
-    old = [*replaced, *[each for each in others if each not in replaced][: 1 - KEEP]]
+    older = [each for each in others if each not in replaced]
+    old = [*replaced, *older[: max(0, len(older) + 1 - most)]]
     try:
         for each in old:
             retry_io(partial(each.unlink, missing_ok=True))
@@ -170,6 +171,14 @@ def newest_checkpoint(
     return None, [*remarks, "training starts from the beginning"] if remarks else []
 
 
+def newest_kept(layout: Layout, trial: str, name: str) -> dict[str, Any] | None:
+    """Load the state that the latest attempt kept under `name`; None if none did."""
+    for attempt in sorted(layout.attempts(trial), reverse=True):
+        for path in reversed(_files(layout.weights(trial, attempt) / name)):
+            return load_checkpoint(path, trial)[1]
+    return None
+
+
 def set_aside(layout: Layout, trial: str, checkpoint: Checkpoint) -> None:
     """Rename the files of a checkpoint that does not fit its trial, so that the one before it is used."""
     directory = layout.checkpoint(trial, checkpoint.attempt)
@@ -224,16 +233,16 @@ def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _require_plain(value: object, where: str) -> None:
+def require_plain(value: object, where: str) -> None:
     """Raise TypeError if a state could not be loaded again."""
     import torch
 
     if isinstance(value, Mapping):
         for name, part in value.items():
-            _require_plain(name, f"a key of {where}")
-            _require_plain(part, f"{where}[{name!r}]")
+            require_plain(name, f"a key of {where}")
+            require_plain(part, f"{where}[{name!r}]")
     elif isinstance(value, list | tuple):
         for position, part in enumerate(value):
-            _require_plain(part, f"{where}[{position}]")
+            require_plain(part, f"{where}[{position}]")
     elif not isinstance(value, torch.Tensor) and type(value) not in _PLAIN:
         raise TypeError(f"a checkpoint holds tensors and plain data only; {where} is a {type(value).__name__}")

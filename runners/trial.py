@@ -1,12 +1,13 @@
 """A trial: one complete run as a spec. Its key identifies it; its key without the seed identifies the cell."""
 
 from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, GetCoreSchemaHandler, PositiveInt, model_validator
+from pydantic_core import CoreSchema
 
 from ablate.grid.control import ControlChange
-from ablate.grid.durations import read_duration
+from ablate.grid.experiment import Experiment, ExperimentExecution
 from ablate.grid.measure import Measure
 from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import OutsideKey, Spec
@@ -36,7 +37,7 @@ from ablate.variants.model.shapes import shapes_only
 from ablate.variants.paths.choose import PathName, devices_of
 
 
-class Execution(Spec):
+class Execution(ExperimentExecution):
     """How a trial is computed. It changes results by rounding only and is recorded with the attempt.
 
     One exception: dropout is drawn per part of a batch, so other parts (`accumulate`, `micro_batch`, `gpus`) act like
@@ -47,12 +48,6 @@ class Execution(Spec):
     """Execution path of attention; "auto" is the fastest possible."""
     log_every: PositiveInt = 1
     """Steps between logged training metrics; the last step is always logged."""
-    checkpoint_s: NonNegativeFloat = 20.0
-    """Seconds between checkpoints, from which an interrupted trial goes on; 0: after every step."""
-    threads: PositiveInt = 1
-    """Threads of a worker process on the CPU."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """ "auto" is CUDA if there is one."""
     accumulate: PositiveInt = 1
     """Micro-batches per step and GPU: less memory for the same batch."""
     micro_batch: PositiveInt | None = None
@@ -64,10 +59,6 @@ class Execution(Spec):
     "on": on any device; an error if the model cannot be compiled."""
     keep_weights: bool = False
     """Keep the trained weights in the campaign, for later evaluation or distillation."""
-
-    stall: Annotated[PositiveFloat | None, BeforeValidator(read_duration)] = None
-    """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed.
-    None: no limit. In a run with worker processes."""
 
     deterministic: bool = False
     """Use only deterministic algorithms, also on a GPU; an operation without one is an error."""
@@ -108,8 +99,11 @@ DEFAULT_PROBES = (
 """Probes that fit every trial and cost less than a twentieth of it."""
 
 
-class Trial(Spec):
-    """One model, trained once on one task: the base of a grid and the unit of work."""
+class Trial(Experiment):
+    """One model, trained once on one task: the base of a grid and the unit of work.
+
+    It is the experiment without a kind; a subclass with more fields has one, as every experiment.
+    """
 
     task: Task
     """The data, their batches, and the task's own evaluation."""
@@ -125,8 +119,6 @@ class Trial(Spec):
     """Probes of the model."""
     evaluations: tuple[Evaluation, ...] = ()
     """Evaluations besides the task's own."""
-    seed: NonNegativeInt = 0
-    """Fixes data order and initial weights; seeds are replicates, paired across operators."""
     execution: Annotated[Execution, OutsideKey()] = Execution()
     """Where and how it is computed; it is no part of the key, since it changes no result beyond rounding."""
 
@@ -142,6 +134,22 @@ class Trial(Spec):
         path = self.execution.path
         _check_layers(self.task, self.model, self.operators(), self.probing, self.evaluations, path)
         return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        return Spec.__get_pydantic_core_schema__.__func__(cls, source, handler)  # type: ignore[attr-defined,no-any-return]
+
+    def train(self, run: Any) -> None:
+        """Train by the loop of this package, from its own checkpoints."""
+        run.hand_over("ablate.runners.training.loop:train")
+
+    def parameters(self) -> int:
+        """Count the trained parameters, without allocating them."""
+        return parameters(self).total
+
+    def operator_parameters(self) -> int:
+        """Count those that the operators add to softmax."""
+        return parameters(self).operator
 
     @property
     def longest(self) -> int:

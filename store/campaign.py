@@ -15,7 +15,7 @@ from ablate.store.state import OF_FILES
 if TYPE_CHECKING:
     import polars as pl
 
-    from ablate.store.external_runs.logged_run import Run
+    from ablate.store.external_runs.logged_run import CampaignRun
     from ablate.store.store import Store
 
 _VERDICT = ("label", "verdict", "percent", "p_holm", "reason", "pairs", "value", "baseline_value")
@@ -52,7 +52,7 @@ class Campaign:
         self._refreshes = refresh
         self._code = code
         self._store: Store | None = None
-        self._running: list[Run] = []
+        self._running: list[CampaignRun] = []
 
     def __enter__(self) -> Self:
         return self
@@ -217,7 +217,7 @@ class Campaign:
         config: Mapping[str, Any] | None = None,
         axes: Mapping[str, str | float | bool | None] | None = None,
         steps: SupportsIndex | None = None,
-    ) -> "Run":
+    ) -> "CampaignRun":
         """Begin to log a run of a training loop of your own; the campaign and the grid are made if need be.
 
         `grid` is lower-case letters and digits joined by - or _. `label` names the variant; its runs differ in their

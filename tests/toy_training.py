@@ -70,6 +70,12 @@ class ToyTrial(Spec):
     seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
 
+    def parameters(self) -> int:
+        return self.steps + 1
+
+    def operator_parameters(self) -> int:
+        return 1 if self.operator.label == "falling" else 2
+
 
 ENTRY = WorkerEntry(trial="toy_training:ToyTrial", train="toy_training:train", preload=("pyarrow.parquet",))
 

@@ -1,6 +1,5 @@
 """One attempt of a trial: its start and end records, logged rows and checkpoints."""
 
-import io
 import json
 import os
 import time
@@ -13,10 +12,11 @@ from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.runners.attempts.callbacks import Callbacks
 from ablate.runners.attempts.claims import Claim, by_code
 from ablate.runners.attempts.system_load import SystemLoad
-from ablate.runners.checkpoint import KEEP, forget_older, save_checkpoint
+from ablate.runners.checkpoint import KEEP, forget_older, newest_kept, save_checkpoint
 from ablate.runners.training.failure import Failure
 from ablate.runners.training.memory import peak_memory_bytes
 from ablate.runners.training.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.store.files.artefacts import write_artefact
 from ablate.store.files.atomic import (
     OF_THE_DISK,
     Durable,
@@ -24,7 +24,6 @@ from ablate.store.files.atomic import (
     read_json,
     retry_io,
     temporary_name,
-    write_atomic,
     write_json,
 )
 from ablate.store.files.attempts import Heartbeat, end_record, write_end
@@ -167,11 +166,12 @@ class Attempt(TrainingContext):
     def log(self) -> Path:
         return self._layout.log(self._trial, self.number)
 
-    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+    def begins(self, device: str, path: str | None, data: Mapping[str, Any] | None) -> None:
         """Add the chosen device, path and data to `start.json`, and on GPUs the software that computes there."""
         self._works()
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
-        record["sources"] = of_paths(record.get("sources"), path.split("+"))
+        if path is not None:
+            record["sources"] = of_paths(record.get("sources"), path.split("+"))
         if device == "cuda":
             record["versions"] = {**record["versions"], **gpu_software(device)}
         with _unwritable():
@@ -206,21 +206,20 @@ class Attempt(TrainingContext):
         self._buffer.add("probe", (self._trial, self.number, step, name, layer, head, point, value))
 
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
-        import numpy as np  # here: most attempts leave none
-
-        sink = io.BytesIO()
-        np.savez_compressed(sink, allow_pickle=False, **dict(arrays))
-        path = self._layout.artefact(self._trial, self.number, step, name)
         with _unwritable():
-            write_atomic(path, sink.getvalue())
-        self._files.append(f"artefacts/{path.name}")
+            self._files.append(write_artefact(self._layout, self._trial, self.number, step, name, arrays))
 
-    def keep(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write the trained weights, which are kept after checkpoints are deleted."""
+    def keep(self, step: int, state: Mapping[str, Any], name: str = "") -> None:
+        """Write the trained weights, or a state under a name; both stay after checkpoints are deleted."""
         self._require_ownership()
-        directory = self._layout.weights(self._trial, self.number)
+        directory = self._layout.weights(self._trial, self.number) / name
         with _unwritable():
-            self._files.append(f"weights/{save_checkpoint(directory, self._trial, step, state).name}")
+            kept = save_checkpoint(directory, self._trial, step, state, most=1)
+        place = directory.relative_to(self._layout.attempt(self._trial, self.number)).as_posix()
+        self._files = [each for each in self._files if each.rpartition("/")[0] != place] + [f"{place}/{kept.name}"]
+
+    def load_kept(self, name: str) -> dict[str, Any] | None:
+        return newest_kept(self._layout, self._trial, name)
 
     def took(self, cost: Mapping[str, float]) -> None:
         self._cost = dict(cost)

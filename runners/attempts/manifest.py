@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
+from ablate.grid.experiment import reference_of
 from ablate.store.files.atomic import (
     add_seal,
     environment_problem,
@@ -59,6 +60,7 @@ def trial_lines(grid: "Grid") -> Iterator[dict[str, Any]]:
             "axes": dict(planned.axes),
             **({"control": planned.control} if planned.control else {}),
             **({"longer": planned.longer} if planned.longer else {}),
+            **({"experiment": reference} if (reference := reference_of(type(planned.trial))) else {}),
             "spec": planned.trial.data(),
         }
 

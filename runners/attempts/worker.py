@@ -8,13 +8,14 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple, Protocol, final
 
-from ablate.grid import Spec
+from ablate.grid import Experiment, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.attempt import (
     Attempt,
     CampaignUnwritable,
@@ -25,6 +26,7 @@ from ablate.runners.attempts.attempt import (
 )
 from ablate.runners.attempts.callbacks import Callbacks, LoggedRun
 from ablate.runners.attempts.claims import Claim, Taken, claim
+from ablate.runners.attempts.experiments import Train, experiment_class, resolve, train_experiment
 from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
@@ -35,7 +37,7 @@ from ablate.runners.provenance.specfile import import_spec_file
 from ablate.runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
 from ablate.runners.training.memory import release_cached_memory, reset_peak_memory
 from ablate.runners.training.process_state import ProcessState
-from ablate.runners.training.training_context import NodeLost, TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.runners.training.training_context import NodeLost, TrainingResult, UnfitCheckpoint
 from ablate.store.files.atomic import retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
@@ -91,14 +93,6 @@ class Listener(Protocol):
         del row, next_s
 
 
-def resolve(reference: str) -> Any:
-    """Import the object that "module:name" refers to. Raises SpecError if there is no such module or name."""
-    try:
-        return resolve_name(reference)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
-
-
 @final
 class Worker:
     """Trains rows of a submission's manifest; `number` is unique within the submission.
@@ -119,7 +113,7 @@ class Worker:
                 import_spec_file(file)
         self._codes = Codes(job.files)
         self._trial_class: type[Spec] = resolve(job.entry.trial)
-        self._train: Callable[[Spec, TrainingContext], TrainingResult] = resolve(job.entry.train)
+        self._train: Train = resolve(job.entry.train)
         _ = [*map(resolve_name, job.entry.preload)]  # settings of these modules are no change by a trial
         self._state = ProcessState()
         self._changes: list[str] | None = None
@@ -183,7 +177,7 @@ class Worker:
         try:
             line = self._manifest.line(row)
             spec = self._cut(line)
-            trial = self._trial(line["trial"], spec)
+            trial = self._trial(line, spec)
             retry, again, fields = self._job.retry, self._job.again, self._start_fields(spec, trial)
             mine = claim(self._layout, line["trial"], fields, retry=retry, again=again, leases=self._leases)
         except EnvironmentProblem as error:
@@ -203,7 +197,7 @@ class Worker:
             return spec
         count = micro_batches(trial_state(self._layout, line["trial"], self._leases.alive), written)
         smaller = split(spec, count)
-        if count > written and isinstance(self._trial(line["trial"], smaller), Exception):
+        if count > written and isinstance(self._trial(line, smaller), Exception):
             return split(spec, count // 2)
         return smaller
 
@@ -297,6 +291,8 @@ class Worker:
         if isinstance(trial, Exception):
             raise trial
         try:
+            if isinstance(trial, Experiment) and reference_of(type(trial)) is not None:
+                return train_experiment(trial, attempt, self._layout.trial(trial.key) / "files")
             return self._train(trial, attempt)
         except (CampaignUnwritable, NodeLost):
             raise
@@ -314,10 +310,11 @@ class Worker:
         gc.collect()  # a traceback holds the tensors of a failed trial
         return Outcome(row, State.FAILED, attempt.number, failure)
 
-    def _trial(self, key: str, spec: Mapping[str, Any]) -> Spec | Exception:
-        """Build the trial of a spec, or return the error for its attempt to record."""
+    def _trial(self, line: Mapping[str, Any], spec: Mapping[str, Any]) -> Spec | Exception:
+        """Build the trial of a line, with `spec`, or return the error for its attempt to record."""
+        key, reference = line["trial"], line.get("experiment")
         try:
-            trial = self._trial_class.model_validate(spec)
+            trial = (experiment_class(reference) if reference else self._trial_class).model_validate(spec)
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
             return error
         if trial.key != key:

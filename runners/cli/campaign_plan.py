@@ -67,14 +67,15 @@ class RunPlan:
 @final
 @dataclass(frozen=True)
 class PlanOptions:
-    """How to plan. `parameters` counts (all, the operator's) of a trial; `seconds` says how long its training takes."""
+    """How to plan; `seconds` says how long the training of a trial takes."""
 
     workers: int = 1
     slurm: Slurm | None = None
     """The request to a cluster; None: the trials run on this machine, `workers` at once."""
     states: Mapping[str, State] = field(default_factory=dict)
     """Where the trials are by key, as far as the campaign has them; of others their files say how they ended."""
-    parameters: Callable[[Any], tuple[int, int]] | None = None
+    parameters: bool = False
+    """True to count parameters, which loads torch."""
     noise_from: Layout | None = None
     """A campaign whose noise counts where this one has none."""
     seconds: Callable[[Any], float | None] | None = None
@@ -95,7 +96,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     listed: list[CellPlan] = []
 
     def add_cell(grid: str, planned: Planned) -> None:
-        counts = options.parameters(planned.trial) if options.parameters else (None, None)
+        counts = count_parameters(planned.trial) if options.parameters else (None, None)
         listed.append(CellPlan(grid, planned.label, planned.key, *counts))
         opening.add_cell(grid, planned)
         checks.add_cell(grid, planned)
@@ -127,6 +128,13 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
         findings={grid.name: checks.findings(grid.name) for grid in grids},
     )
+
+
+def count_parameters(trial: Any) -> tuple[int | None, int | None]:
+    """Count the parameters of a trial: all, and those of its operators beyond softmax; None: it does not say."""
+    counts = (getattr(trial, name, None) for name in ("parameters", "operator_parameters"))
+    every, operators = (None if count is None else count() for count in counts)
+    return every, operators
 
 
 def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
@@ -201,9 +209,12 @@ def _cell_lines(cells: Sequence[CellPlan], most: int | None) -> Iterator[str]:
     labels = shorten([each.label for each in shown], max(line_width() - _NUMBERS, _SHORTEST))
     widest = max(map(len, labels))
     counted = shown[0].parameters is not None
-    yield f"    {'cell':<{widest}}  first trial" + ("  parameters  of the operator" if counted else "")
+    by_operator = shown[0].operator_parameters is not None
+    heading = ("  parameters" if counted else "") + ("  of the operator" if by_operator else "")
+    yield f"    {'cell':<{widest}}  first trial{heading}"
     for label, each in zip(labels, shown, strict=True):
-        numbers = f"  {each.parameters:>10,}  {each.operator_parameters:>15,}" if counted else ""
+        numbers = f"  {each.parameters:>10,}" if counted else ""
+        numbers += f"  {each.operator_parameters:>15,}" if by_operator else ""
         yield f"    {label:<{widest}}  {each.key[:11]}{numbers}"
     if len(cells) > len(shown):
         yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --all lists them"

@@ -4,7 +4,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.run_request import RunRequest
@@ -66,9 +67,6 @@ def plan(
     from ablate.grid.overrides import seeds_of
     from ablate.runners.backends.slurm.spec import cluster_of
     from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
-    from ablate.runners.planning.duration import measure_seconds
-    from ablate.runners.training.loop import train
-    from ablate.runners.trial import parameters
 
     where.check()
     spec, grid = locate_spec(spec, of.grid, of.scale)
@@ -79,9 +77,9 @@ def plan(
         workers=worker_count(where.workers) if is_local else 1,
         slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
         states=states,
-        parameters=parameters,
+        parameters=True,
         noise_from=None if where.noise_from is None else Layout(find_campaign(where.noise_from)),
-        seconds=(lambda trial: measure_seconds(trial, train)) if where.calibrate else None,
+        seconds=_measure if where.calibrate else None,
     )
     request = RunRequest(root, files=(spec,), retry=of.retry, again=of.again, seeds=seeds_of(overrides))
     planned = plan_campaign(request, grids, options)
@@ -97,6 +95,15 @@ def plan(
         for line in plan_lines(planned, every_cell=where.all):
             write_prose(line)
     return SpecError.exit_code if planned.refused else 0
+
+
+def _measure(trial: Any) -> float | None:
+    """Return the seconds of a training here, by a few steps."""
+    from ablate.runners.attempts.experiments import train_experiment
+    from ablate.runners.planning.duration import measure_seconds
+
+    with TemporaryDirectory() as directory:
+        return measure_seconds(trial, lambda each, context: train_experiment(each, context, Path(directory)))
 
 
 def _locate_trials(root: Path, grids: Sequence[str]) -> "tuple[dict[str, State], set[str]]":

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, final
 
-from ablate.grid import Grid, Planned, Spec
+from ablate.grid import Experiment, Grid, Planned, Spec, cell_key
 from ablate.grid.durations import format_duration, format_hours
+from ablate.grid.experiment import reference_of
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.training.training_context import NullContext, TrainingContext, TrainingResult
@@ -227,12 +228,12 @@ def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
 
 
 def training_flops(trial: Spec) -> float | None:
-    """Count the FLOPs of all training steps of a `Trial`; None for another spec."""
+    """Count the FLOPs of all training steps; None: nobody can tell."""
     from ablate.runners.training.flops import Shape, count_flops
     from ablate.runners.trial import Trial
 
     if not isinstance(trial, Trial):
-        return None
+        return trial.flops() if isinstance(trial, Experiment) else None
     task = trial.task
     shape = Shape(math.ceil(task.batch / trial.parts), task.length)
     step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
@@ -243,6 +244,8 @@ def training_flops(trial: Spec) -> float | None:
 
 def _model_key(trial: Any) -> str:
     """Return a key of the model and the operator; trials with the same key are measured once."""
+    if reference_of(type(trial)) is not None:
+        return cell_key(trial)
     specs = (getattr(trial, name, None) for name in ("model", "operator"))
     return " ".join(spec.model_dump_json() for spec in specs if isinstance(spec, Spec))
 

@@ -97,8 +97,9 @@ class Codes:
         used = frozenset((type(spec), str(getattr(spec, "link", ""))) for spec in specs(trial))
         if used not in self._found:
             links = {f"Link {link}": str(LINKS[link].version) for _, link in used if link in LINKS}
-            paths = {f"{PATH}{path.name}": str(path.version) for path in PATHS}
             classes = frozenset(cls for cls, _ in used)
+            attends = any(cls.__module__.startswith("ablate.variants.") for cls in classes)
+            paths = {f"{PATH}{path.name}": str(path.version) for path in PATHS if attends}
             self._found[used] = {**self._of_classes(classes), **links, **paths, **self._loading}
         return self._found[used]
 

@@ -8,12 +8,12 @@ import re
 import traceback
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.provenance.origin import is_installed
-from ablate.runners.training.training_context import Diverged, Killed
+from ablate.runners.training.training_context import Diverged, Failed, Killed
 from ablate.store.files.error_texts import message_of, traceback_of
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed", "stalled"]
@@ -33,12 +33,23 @@ class Failure(NamedTuple):
 
 def failure_of(error: BaseException) -> Failure:
     """Describe `error`, raised by training, as a failure; this works for every exception."""
+    if isinstance(error, Failed):
+        return _told_failure(error)
     message = message_of(error)
     reason = _reason(error, message)
     if isinstance(error, Diverged):
         return Failure(reason, str(error), None, _fingerprint("diverged"))
     fingerprint = _fingerprint(type(error).__name__, _place(error), message)
     return Failure(reason, message, traceback_of(error), fingerprint)
+
+
+def _told_failure(told: Failed) -> Failure:
+    """Describe a failure that training code tells."""
+    if isinstance(told.error, BaseException):
+        failure = failure_of(told.error)
+    else:
+        failure = Failure("error", told.error, None, _fingerprint("told", _place(told), told.error))
+    return failure if told.reason is None else failure._replace(reason=cast(Reason, told.reason))
 
 
 def unrecorded_failure(error: EnvironmentProblem) -> Failure:

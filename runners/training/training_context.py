@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class TrainingContext:
     """Callbacks for logging, saving and stopping; by default they do nothing."""
 
-    def begins(self, device: str, path: str, data: Mapping[str, Any] | None) -> None:
+    def begins(self, device: str, path: str | None, data: Mapping[str, Any] | None) -> None:
         """Record the chosen device, execution path and data files before the first step."""
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -54,8 +54,12 @@ class TrainingContext:
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Write the checkpoint (tensors and plain data; never pickled code), with the rows logged so far."""
 
-    def keep(self, step: int, state: Mapping[str, Any]) -> None:
-        """Keep the trained weights beyond the end of the trial."""
+    def keep(self, step: int, state: Mapping[str, Any], name: str = "") -> None:
+        """Keep the trained weights beyond the end of the trial, or a state under a name, which replaces that one."""
+
+    def load_kept(self, name: str) -> dict[str, Any] | None:  # noqa: ARG002  (nothing is kept)
+        """Load the state that any attempt of the trial kept under `name`."""
+        return None
 
     def took(self, cost: Mapping[str, float]) -> None:
         """Record the cost so far before training raises; names as in `TrainingResult.cost`."""
@@ -82,8 +86,8 @@ class TrainingResult:
     step: int
     stopped: bool
     """True if training stopped early on request; it resumes from the checkpoint at `step`."""
-    parameters: int
-    operator_parameters: int
+    parameters: int | None
+    operator_parameters: int | None
     train_s: float
     evaluate_s: float
     probe_s: float = 0.0
@@ -98,6 +102,14 @@ class Diverged(Exception):
         super().__init__(f"the loss was {loss} at step {step}")
         self.step = step
         self.loss = loss
+
+
+class Failed(Exception):
+    """Training code says that its run has failed."""
+
+    def __init__(self, error: BaseException | str, reason: str | None) -> None:
+        super().__init__(str(error))
+        self.error, self.reason = error, reason
 
 
 class UnfitCheckpoint(Exception):

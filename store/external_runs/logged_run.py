@@ -10,29 +10,32 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Self, SupportsFloat, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole, show
+from ablate.grid.run import REASONS, Run
+from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole
 from ablate.store.external_runs.logged_plans import publish
+from ablate.store.files.artefacts import write_artefact
 from ablate.store.files.atomic import write_atomic
 from ablate.store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
+from ablate.store.files.checked_values import CheckedValues
 from ablate.store.files.error_texts import message_of, traceback_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt
-from ablate.store.files.rows import check_row
 from ablate.store.files.shards import ShardBuffer
 from ablate.store.files.trial_status import trial_state
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FLUSH_S: Final = 30.0
 """Seconds after which the next value takes all to disk, or a fifth of the run's age if that is more."""
 
 MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 
-REASONS: Final = ("diverged", "out_of_memory", "error", "killed")
 
-
-def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | None, code: str | None) -> "Run":
+def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | None, code: str | None) -> "CampaignRun":
     """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
     steps = None if steps is None else require_whole(steps, "steps of a run", least=1)
     code = None if code is None else require_text(code, "the code of a run, which names its version,", MOST_LABEL)
@@ -45,7 +48,7 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | No
         versions = {**start["versions"], **unused, "script": _script()}
         start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
         if begin(layout, start):
-            return Run(layout, start, line, steps)
+            return CampaignRun(layout, start, line, steps)
 
 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
@@ -67,7 +70,7 @@ def _script() -> str | None:
 
 
 @final
-class Run:
+class CampaignRun(Run):
     """A run that is being logged: `log`, `evaluate` and `probe`, then `finish` or `fail`.
 
     As a context manager it finishes at the end of the block, and an exception is recorded as a failed attempt. Values
@@ -80,8 +83,9 @@ class Run:
         self._line = line
         self._steps = steps
         self._buffer = ShardBuffer(layout, submission=start["submission"], worker=0)
-        self._seen: dict[str, int] = {}
-        self._places: set[tuple[Any, ...]] = set()
+        self._checked = CheckedValues()
+        self._files: list[str] = []
+        self._cost: dict[str, float] = {}
         self._began = self._flushed = time.monotonic()
         self._pid = os.getpid()
         self._step = 0
@@ -93,7 +97,8 @@ class Run:
     def __repr__(self) -> str:
         state = self._status or f"at step {self._step}"
         line = self._line
-        return f"Run({line['label']!r}, seed {line['seed']}, grid {line['grid']!r}, attempt {self.attempt}: {state})"
+        place = f"grid {line['grid']!r}, attempt {self.attempt}"
+        return f"CampaignRun({line['label']!r}, seed {line['seed']}, {place}: {state})"
 
     @property
     def trial(self) -> str:
@@ -110,73 +115,40 @@ class Run:
         """Whether it was finished, or has failed."""
         return self._status is not None
 
-    def log(
-        self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat
-    ) -> None:
-        """Keep the metrics of one step, by keyword or, where a name is no Python name, in a mapping.
+    def _step_at_work(self) -> int:
+        return self._step
 
-        Raises SpecError, and keeps none of them: the run has ended, a name or a value is unfit, a step does not rise.
-        """
+    def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
         self._require_open()
-        if not isinstance(metrics, Mapping | None):
-            raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
         wall_s = time.monotonic() - self._began
-        if twice := sorted((metrics or {}).keys() & named.keys()):
-            raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
-        values = {**(metrics or {}), **named}.items()
-        rows = [check_row("metric", (*self._who, step, name, value, wall_s)) for name, value in values]
-        for _, _, at, name, *_ in rows:
-            if at <= self._seen.get(name, -1):
-                before = f"{name!r} was logged at step {self._seen[name]}"
-                raise SpecError(f"the step of a metric rises; {before} and now at {at}")
-        self._buffer.extend("metric", rows)
-        self._seen |= {row[3]: row[2] for row in rows}
-        self._note_step(require_whole(step, "the step"), next((row[4] for row in rows if row[3] == "loss"), None))
+        number, values = self._checked.metrics(step, metrics)
+        self._buffer.extend("metric", [(*self._who, number, name, value, wall_s) for name, value in values.items()])
+        self._note_step(number, values.get("loss"))
 
-    def evaluate(
-        self,
-        step: SupportsIndex,
-        name: str,
-        value: SupportsFloat | None = None,
-        *,
-        point: Mapping[str, SupportsFloat] | None = None,
-        items: SupportsIndex | Mapping[str, SupportsFloat] = 1,
-        se_items: SupportsFloat | None = None,
-    ) -> None:
-        """Keep one value of an evaluation, at a point of its grid such as `{"length": 512}`.
-
-        `items` is the number of items that `value` is the mean of, or a mapping of their values by name. Then the value
-        and its standard error may be left out. Raises SpecError: the run has ended, the place was recorded before, a
-        value is no number, or not the items' mean.
-        """
+    def _evaluate(self, step: SupportsIndex, name: str, value: SupportsFloat | None, *rest: Any) -> None:
         self._require_open()
-        number, values, count, error = _check_evaluation(name, value, items, se_items)
-        row = check_row("evaluation", (*self._who, step, name, {} if point is None else point, number, count, error))
-        rows = [check_row("item", (*row[:5], item, each)) for item, each in values.items()]
-        self._take_place("evaluation", row[2:4], row[4])
-        self._buffer.add("evaluation", row)
-        self._buffer.extend("item", rows)
-        self._note_step(row[2], None)
+        checked = self._checked.evaluation(step, name, value, *rest)
+        if checked is not None:
+            self._buffer.add("evaluation", (*self._who, *checked.row))
+            self._buffer.extend("item", [(*self._who, *row) for row in checked.items])
+            self._note_step(checked.row[0], None)
 
-    def probe(
-        self,
-        step: SupportsIndex,
-        name: str,
-        value: SupportsFloat,
-        *,
-        layer: SupportsIndex | None = None,
-        head: SupportsIndex | None = None,
-        point: Mapping[str, SupportsFloat] | None = None,
-    ) -> None:
-        """Keep one value that was seen inside the model, of a layer and head where it belongs to one.
-
-        Raises as `evaluate`.
-        """
+    def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         self._require_open()
-        row = check_row("probe", (*self._who, step, name, layer, head, {} if point is None else point, value))
-        self._take_place("probe", row[2:6], row[6])
-        self._buffer.add("probe", row)
-        self._note_step(row[2], None)
+        row = self._checked.probe(step, name, value, *rest)
+        if row is not None:
+            self._buffer.add("probe", (*self._who, *row))
+            self._note_step(row[0], None)
+
+    def artefact(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
+        """Keep arrays of the latest step in one file. Raises SpecError: the run has ended, the name is unfit."""
+        self._require_open()
+        self._files.append(write_artefact(self._layout, self.trial, self.attempt, self._step, name, arrays))
+
+    def cost(self, **costs: SupportsFloat) -> None:
+        """Record what the run took, by name with unit. Raises SpecError: the run has ended, a value is no number."""
+        self._require_open()
+        self._cost |= {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
 
     def flush(self) -> None:
         """Make everything logged so far durable; if that fails, the values are kept for the next time."""
@@ -227,7 +199,10 @@ class Run:
         if said:
             with suppress(EnvironmentProblem):  # the record has it, too
                 write_atomic(layout.log(*place), f"{said.rstrip()}\n".encode("utf-8", "replace"))
-        write_end(layout, {**record, **outcome, "wrote": self._buffer.list_written(*place)})
+        write_end(
+            layout,
+            {**record, **outcome, "wrote": self._buffer.list_written(*place), "files": self._files, "cost": self._cost},
+        )
         self._status = str(outcome["status"])
         self._alive.stop()
         atexit.unregister(self._at_exit)
@@ -254,14 +229,6 @@ class Run:
     def _who(self) -> tuple[str, int]:
         return self.trial, self.attempt
 
-    def _take_place(self, table: str, place: tuple[Any, ...], point: Mapping[str, float]) -> None:
-        """Note that a value is recorded at this place, which has none yet."""
-        full = (table, *place, *sorted(point.items()))
-        if full in self._places:
-            told = f"{place[1]!r} at step {place[0]} was recorded there before"
-            raise SpecError(f"one value has one place; {told}, give it another point")
-        self._places.add(full)
-
     def _note_step(self, step: int, loss: float | None) -> None:
         self._step = max(self._step, step)
         if self._steps is not None:
@@ -276,30 +243,3 @@ class Run:
             except EnvironmentProblem as error:  # training goes on; the values are kept, and `finish` will tell
                 self._flushed = now
                 warnings.warn(f"{error}; the values are kept for another try", RuntimeWarning, stacklevel=3)
-
-
-def _check_evaluation(
-    name: str,
-    value: SupportsFloat | None,
-    items: SupportsIndex | Mapping[str, SupportsFloat],
-    se_items: SupportsFloat | None,
-) -> tuple[SupportsFloat, dict[str, float], int, SupportsFloat | None]:
-    """Return the value, the values of its items, their number, and the standard error, where it follows from these."""
-    if not isinstance(items, Mapping):
-        if value is None:
-            raise SpecError(f"an evaluation has a value, or the values of its items; {show(name)} has none")
-        return value, {}, require_whole(items, f"items of evaluation {show(name)}", least=1), se_items
-    values = {
-        item: require_number(each, f"item {show(item)} of evaluation {show(name)}") for item, each in items.items()
-    }
-    if not values:
-        raise SpecError(f"the items of an evaluation are at least one; {show(name)} has none")
-    mean = math.fsum(values.values()) / len(values) if all(map(math.isfinite, values.values())) else math.nan
-    number = mean if value is None else require_number(value, f"evaluation {show(name)}")
-    if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
-        raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
-    if se_items is None and len(values) > 1 and math.isfinite(mean):
-        se_items = math.sqrt(
-            math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values)
-        )
-    return number, values, len(values), se_items

@@ -199,6 +199,7 @@ class PlanLine(Record):
     axes: Annotated[Json, "axis -> value"]
     control: Annotated[Text | None, "kind of explanation of a control; null for other cells"] = None
     longer: Annotated[Key | None, "the cell that it trains longer; null for other cells"] = None
+    experiment: Any = None
     spec: dict[str, Any]
 
 

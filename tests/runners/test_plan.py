@@ -89,14 +89,11 @@ def test_each_operator_is_measured_and_counted_once_and_shared_by_the_workers(tm
         measured.append(trial.operator.label)
         return 10.0 if trial.operator.label == "falling" else 30.0
 
-    def count(trial: Spec) -> tuple[int, int]:
-        return (100, 1 if trial.operator.label == "falling" else 2)
-
-    plan = plan_campaign(RunRequest(tmp_path), [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=count))
+    plan = plan_campaign(RunRequest(tmp_path), [toy_grid()], PlanOptions(workers=2, seconds=seconds, parameters=True))
     assert plan.estimate.trial_s == 3 * 10 + 3 * 30
     assert plan.estimate.wall_s == 30 + 30
     assert sorted(measured) == ["falling", "rising"]
-    assert [(each.parameters, each.operator_parameters) for each in plan.cells] == [(100, 1), (100, 2)]
+    assert [(each.parameters, each.operator_parameters) for each in plan.cells] == [(21, 1), (21, 2)]
 
 
 def test_measuring_stops_after_a_few_steps_and_scales_to_all() -> None:

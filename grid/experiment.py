@@ -1,0 +1,81 @@
+"""Experiments: specs that train themselves, the unit of work of a grid."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
+
+from ablate.grid.durations import read_duration
+from ablate.grid.spec import Choice, OutsideKey, Spec
+
+if TYPE_CHECKING:
+    from ablate.grid.run import Run
+
+
+class ExperimentExecution(Spec):
+    """How an experiment is computed; outside the key, and recorded with the attempt."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """ "auto" is CUDA if there is one; training code reads `run.device`."""
+    threads: PositiveInt = 1
+    """Threads of a worker process on the CPU."""
+    checkpoint_s: NonNegativeFloat = 20.0
+    """Seconds between checkpoints, from which an interrupted trial goes on; 0: after every step."""
+    stall: Annotated[PositiveFloat | None, BeforeValidator(read_duration)] = None
+    """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed.
+    None: no limit. In a run with worker processes."""
+
+
+class Experiment(Choice):
+    """A spec that trains itself: its fields say what is trained, and `train` does it.
+
+    A class of your own has a `kind`, which is part of its keys: `kind: Literal["nanogpt"] = "nanogpt"`. Every field is
+    an axis that a grid may vary. Equal fields are the same trial, so all that changes a number is a field, or the code.
+
+    A class may add `longer(factor)`, which returns the experiment trained so many times as long, for `Grid(longer=2)`.
+    It may add `row_infos()` and `controls(measure, baseline)`, as `Trial` has them.
+    """
+
+    seed: NonNegativeInt = 0
+    """Fixes all random numbers of a run; seeds are replicates, paired across cells."""
+    execution: Annotated[ExperimentExecution, OutsideKey()] = ExperimentExecution()
+    """Where and how it is computed; it is no part of the key, since it changes no result beyond rounding."""
+
+    def train(self, run: "Run") -> None:
+        """Train, and record values by `run`. Random numbers of Python, numpy and torch are seeded by `seed` before."""
+        raise NotImplementedError(f"{type(self).__name__} has no train(self, run), which trains it")
+
+    def parameters(self) -> int | None:
+        """Count the trained parameters, for plans; None: they are not shown."""
+        return None
+
+    def flops(self) -> float | None:
+        """Count the FLOPs of a whole training, by which a plan estimates its time; None: by `steps`, if it has any."""
+        return None
+
+    @classmethod
+    def _choose(cls, value: object) -> "Choice":
+        if cls is not Experiment and not cls.members():
+            raise PydanticCustomError("experiment", "{told}", {"told": _missing_kind(cls)})
+        return super()._choose(value)
+
+
+def _missing_kind(cls: type[Experiment]) -> str:
+    name = cls.__name__.lower()
+    return (
+        f'{cls.__name__} has no kind, which keeps its trials apart from others: add kind: Literal["{name}"] = "{name}"'
+    )
+
+
+def reference_of(cls: type[Spec]) -> str | None:
+    """Return how a plan names the class of an experiment: by its kind, after "module:" if it can be imported by name.
+
+    None for `Trial`, and for other specs.
+    """
+    if not issubclass(cls, Experiment) or "kind" not in cls.model_fields:
+        return None
+    kind, module = str(cls.model_fields["kind"].default), sys.modules.get(cls.__module__)
+    if module is None or module.__spec__ is None:  # a spec file, or the main program
+        return kind
+    return f"{cls.__module__}:{kind}"

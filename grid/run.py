@@ -1,0 +1,120 @@
+"""The run of a trial as training code sees it; a worker makes one, and `Campaign.start`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+
+from ablate.grid.errors import SpecError
+from ablate.grid.values import show
+
+if TYPE_CHECKING:
+    import numpy as np
+
+REASONS = ("diverged", "out_of_memory", "error", "killed")
+"""Reasons that training code may give for a failure."""
+
+
+class Run(ABC):
+    """One run of one trial: where training code records values.
+
+    Values go to the campaign together, with a checkpoint or every half minute, and at the end. Methods that record
+    raise `SpecError` for a name or a value that no table can hold, and then record nothing of the call. Where `step` is
+    left out, a value is of the step at work.
+    """
+
+    def log(
+        self,
+        step: SupportsIndex | Mapping[str, SupportsFloat] | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        /,
+        **named: SupportsFloat,
+    ) -> None:
+        """Record metrics of one step, by keyword or, where a name is no Python name, in a mapping.
+
+        `log(loss=loss)`, `log({"val/loss": loss})` and `log(step, loss=loss)`. The step of a metric rises.
+        """
+        at, values = (None, step) if isinstance(step, Mapping) and metrics is None else (step, metrics)
+        if isinstance(at, Mapping) or not isinstance(values, Mapping | None):
+            raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
+        if twice := sorted((values or {}).keys() & named.keys()):
+            raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
+        self._log(self._step_at_work() if at is None else at, {**(values or {}), **named})
+
+    def evaluate(
+        self,
+        step: SupportsIndex | str,
+        name: str | SupportsFloat | None = None,
+        value: SupportsFloat | None = None,
+        *,
+        point: Mapping[str, SupportsFloat] | None = None,
+        items: SupportsIndex | Mapping[str, SupportsFloat] = 1,
+        se_items: SupportsFloat | None = None,
+    ) -> None:
+        """Record one value of an evaluation: `evaluate("val_loss", 3.2)`, or with the step first.
+
+        `point` is its place on the grid of the evaluation, such as `{"length": 512}`. `items` is the number of items
+        that `value` is the mean of, or a mapping of their values by name. Then the value and its standard error
+        `se_items`, in the value's unit, may be left out. A place has one value.
+        """
+        at, named, number = self._name_first(step, name, value)
+        self._evaluate(at, named, number, {} if point is None else point, items, se_items)
+
+    def probe(
+        self,
+        step: SupportsIndex | str,
+        name: str | SupportsFloat | None = None,
+        value: SupportsFloat | None = None,
+        *,
+        layer: SupportsIndex | None = None,
+        head: SupportsIndex | None = None,
+        point: Mapping[str, SupportsFloat] | None = None,
+    ) -> None:
+        """Record one value seen inside the model, of a layer and head where it belongs to one."""
+        at, named, number = self._name_first(step, name, value)
+        self._probe(at, named, number, layer, head, {} if point is None else point)
+
+    @abstractmethod
+    def artefact(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
+        """Keep arrays of the step at work in one compressed file; the name is lower-case words joined by -."""
+
+    @abstractmethod
+    def cost(self, **costs: SupportsFloat) -> None:
+        """Record what the run took, by name with unit, such as `gpu_memory_bytes`."""
+
+    @abstractmethod
+    def fail(self, error: BaseException | str, reason: str | None = None) -> None:
+        """End the run as failed; `reason` is one of `REASONS`, by default told by `error`."""
+
+    def _name_first(self, step: SupportsIndex | str, name: object, value: object) -> tuple[SupportsIndex, Any, Any]:
+        """Return step, name and value of a call that may leave out the step."""
+        if isinstance(step, str):
+            return self._step_at_work(), step, name if value is None else value
+        return step, name, value
+
+    @abstractmethod
+    def _step_at_work(self) -> int: ...
+
+    @abstractmethod
+    def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None: ...
+
+    @abstractmethod
+    def _evaluate(
+        self,
+        step: SupportsIndex,
+        name: str,
+        value: SupportsFloat | None,
+        point: Mapping[str, SupportsFloat],
+        items: SupportsIndex | Mapping[str, SupportsFloat],
+        se_items: SupportsFloat | None,
+    ) -> None: ...
+
+    @abstractmethod
+    def _probe(
+        self,
+        step: SupportsIndex,
+        name: str,
+        value: SupportsFloat,
+        layer: SupportsIndex | None,
+        head: SupportsIndex | None,
+        point: Mapping[str, SupportsFloat],
+    ) -> None: ...

@@ -1,0 +1,60 @@
+"""Experiments in a worker: their classes, by what a plan says, and their training."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from ablate.grid import Experiment
+from ablate.grid.errors import SpecError
+from ablate.runners.attempts.trial_run import TrainingMisused, TrainingStopped, TrialRun
+from ablate.runners.training.process_state import use_threads
+from ablate.runners.training.training_context import TrainingContext, TrainingResult
+
+Train = Callable[[Any, TrainingContext], TrainingResult]
+
+
+def resolve(reference: str) -> Any:
+    """Import the object that "module:name" refers to. Raises SpecError if there is no such module or name."""
+    try:
+        return resolve_name(reference)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
+
+
+def experiment_class(reference: str) -> type[Experiment]:
+    """Return the class that a plan names, as of `ablate.grid.experiment.reference_of`.
+
+    Raises SpecError if neither the spec files nor its module define it.
+    """
+    module, _, kind = reference.rpartition(":")
+    if kind not in Experiment.members() and module:
+        with suppress(ImportError):
+            import_module(module)
+    known = Experiment.members()
+    if kind not in known:
+        where = f"neither the spec files of this run nor {module}" if module else "no spec file of this run"
+        raise SpecError(f"{where} defines an experiment of kind {kind!r}; give the file that does, too")
+    return known[kind]
+
+
+def train_experiment(experiment: Experiment, context: TrainingContext, directory: Path) -> TrainingResult:
+    """Train an experiment by its own `train`, which records by a `TrialRun`; `directory` is for its files.
+
+    Raises what training raises; `TrainingMisused` if it has no result.
+    """
+    threads = use_threads(experiment.execution.threads) if "torch" in sys.modules else nullcontext()
+    with threads:
+        run = TrialRun(experiment, context, directory)
+        try:
+            experiment.train(run)
+        except TrainingStopped:
+            return run.result(None)
+        except SpecError as error:  # the spec is sound: training code gave the run something unfit
+            return run.result(TrainingMisused(str(error)).with_traceback(error.__traceback__))
+        except Exception as error:  # noqa: BLE001  # a stop may have caused it
+            return run.result(error)
+        return run.result(None)

@@ -1,0 +1,347 @@
+"""The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, final
+
+from ablate.grid import Experiment
+from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.run import REASONS, Run
+from ablate.grid.values import require_number, require_text, require_whole
+from ablate.runners.attempts import loop_state
+from ablate.runners.attempts.loop_state import State, random_states, set_random_states
+from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of
+from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.store.files.checked_values import CheckedValues
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class TrainingStopped(BaseException):
+    """A stop was requested, and the state is saved. No `except Exception` of training code takes it for an error."""
+
+
+class TrainingMisused(Exception):
+    """Training code used the run in a way that gives no result."""
+
+
+@final
+class TrialRun(Run):
+    """The run that `Experiment.train` gets.
+
+    Beside what every run records: `steps`, `batches` and `epochs` make loops that a stopped or lost run goes on from;
+    `restore`, `save` and `stop_requested` do the same by hand. Once a stop took effect, every method raises
+    `TrainingStopped`.
+    """
+
+    def __init__(self, experiment: Experiment, context: TrainingContext, directory: Path) -> None:
+        self._experiment, self._context, self._directory = experiment, context, directory
+        self._execution = experiment.execution
+        self._opened = False
+        self._checked = CheckedValues()
+        self._unread: list[tuple[int, dict[str, Any]]] = []
+        self._loops: dict[str, dict[str, Any]] = {}
+        """The parts of a checkpoint of the loops that have ended, by name."""
+        self._loop: StepLoop[Any] | None = None
+        self._before = self._step = 0
+        """Steps of the loops that have ended; the step at work, counted over all loops."""
+        self._loss = math.nan
+        self._costs: dict[str, float] = {}
+        self._finished: int | None = None
+        self._stop_seen = False
+        self._over: BaseException | None = None
+        self._train_s = 0.0
+        self._result: TrainingResult | None = None
+        self._restored: Mapping[str, Any] = {}
+
+    @property
+    def device(self) -> str:
+        """ "cuda" or "cpu", as the execution says."""
+        if self._execution.device != "auto":
+            return self._execution.device
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    @property
+    def threads(self) -> int:
+        """Threads on the CPU; torch has been set to them."""
+        return self._execution.threads
+
+    @property
+    def directory(self) -> Path:
+        """A directory for files of the trial, which all its attempts share; it stays in the campaign."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        return self._directory
+
+    def steps(
+        self, steps: int, batches: Batches | None = None, *, state: State, name: str = "steps"
+    ) -> "StepLoop[Any]":
+        """Return a loop over `steps` optimiser steps: `for step in`, or `for step, batch in` with `run.batches(...)`.
+
+        Steps are counted from 1. `state` is what the loop saves, about every `execution.checkpoint_s` seconds and at a
+        stop, and restores: `lambda: {"model": model, "optimiser": optimiser, "best": best}`. Random numbers of Python,
+        numpy and torch are restored, too, so a resumed run makes the steps that an uninterrupted one would have made.
+        Several loops have different names. A `break` needs `run.finish(step)`.
+        """
+        taken = batches_of(batches)
+        return StepLoop(self, steps, taken, state, name, lambda step, batch: step if taken is None else (step, batch))
+
+    def batches(self, loader: Iterable[Any]) -> Batches:
+        """Return the batches of a loop, which go through `loader` again and again; a resumed run restores the order.
+
+        The batches of the epoch at work are drawn again, and those that were used are left out.
+        """
+        return Batches(loader)
+
+    def epochs(
+        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
+    ) -> "StepLoop[tuple[int, int, Any]]":
+        """Return a loop over `epochs` passes through `loader`, which has a length: `for epoch, step, batch in`."""
+        if not isinstance(loader, Sized):
+            raise SpecError(f"an epoch has a length; {type(loader).__name__} has none: use run.steps(steps, ...)")
+        batches, steps = Batches(loader), require_whole(epochs, "the epochs of a loop") * len(loader)
+        return StepLoop(self, steps, batches, state, name, lambda step, batch: (batches.epoch, step, batch))
+
+    def finish(self, step: SupportsIndex) -> None:
+        """Say that training ends at `step`, before all steps of a loop are made, or despite a requested stop."""
+        self._require_open()
+        self._finished = require_whole(step, "the last step")
+
+    @property
+    def stop_requested(self) -> bool:
+        """True if training is to save its state and return; a loop looks by itself."""
+        self._require_open()
+        self._stop_seen = self._stop_seen or self._context.stop_requested()
+        return self._stop_seen
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Return step and state of the latest `save`, or None; random numbers go on from there."""
+        self._require_open()
+        if "own" not in self._restored:
+            return None
+        set_random_states(self._restored["random"])
+        return self._step, dict(self._restored["own"])
+
+    def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
+        """Save tensors and plain data as the state of `step`."""
+        with self.door():
+            self._step = require_whole(step, "the step")
+            self._write({"own": dict(state), "random": random_states()})
+            self._context.progress(self._step, self._step, self._loss)
+
+    def keep(self, name: str, state: State) -> None:
+        """Keep a state beyond the end of the trial, such as the best one; it replaces the one of that name."""
+        with self.door():
+            self._context.keep(self._step, loop_state.take(state), require_text(name, "the name of a kept state"))
+
+    def load_kept(self, name: str) -> dict[str, Any] | None:
+        """Return the state that this trial kept under `name`, in whichever attempt, as tensors and plain data."""
+        with self.door():
+            return self._context.load_kept(name)
+
+    def artefact(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
+        with self.door():
+            self._context.artefact(self._step, name, arrays)
+
+    def cost(self, **costs: SupportsFloat) -> None:
+        with self.door():
+            self._costs |= {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
+
+    def fail(self, error: BaseException | str, reason: str | None = None) -> NoReturn:
+        if reason is not None and reason not in REASONS:
+            raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+        with self.door():
+            raise Failed(error, reason)
+
+    # Recorded values:
+
+    def _step_at_work(self) -> int:
+        return self._step
+
+    def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
+        with self.door():
+            on_device = {name: each for name, each in metrics.items() if getattr(each, "is_cuda", False)}
+            number, values = self._checked.metrics(
+                step, {name: math.nan if name in on_device else each for name, each in metrics.items()}
+            )
+            if on_device:
+                from ablate.runners.training.device_values import DeviceValues
+
+                sent = DeviceValues.send({name: each for name, each in on_device.items() if name in values})
+                self._unread.append((number, {**values, **dict.fromkeys(sent.names, sent)}))
+            else:
+                self._unread.append((number, values))
+            self._report(leave=1 if on_device else 0)
+
+    def _evaluate(self, step: SupportsIndex, name: str, value: SupportsFloat | None, *rest: Any) -> None:
+        with self.door(may_stop=True):
+            checked = self._checked.evaluation(step, name, value, *rest)
+            if checked is None:
+                return
+            at, name, point, number, count, error = checked.row
+            self._context.evaluation(at, name, number, point=point, items=count, se_items=error)
+            if checked.items:
+                items, values = zip(*((row[3], row[4]) for row in checked.items), strict=True)
+                self._context.items(at, name, point=point, items=items, values=values)
+
+    def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
+        with self.door(may_stop=True):
+            row = self._checked.probe(step, name, value, *rest)
+            if row is not None:
+                at, name, layer, head, point, number = row
+                self._context.probe(at, name, number, layer=layer, head=head, point=point)
+
+    def _report(self, *, leave: int) -> None:
+        """Log all values but those of the last `leave` calls, which may be on their way from the device."""
+        count = max(len(self._unread) - leave, 0)
+        steps, self._unread = self._unread[:count], self._unread[count:]
+        for step, values in steps:
+            arrived = {name: each if isinstance(each, float) else each.wait(name) for name, each in values.items()}
+            self._context.metrics(step, arrived)
+            self._loss = arrived.get("loss", self._loss)
+
+    # The loops:
+
+    def enter(self, loop: StepLoop[Any]) -> Mapping[str, Any] | None:
+        self._require_open()
+        if self._loop is not None:
+            raise SpecError(f"a loop ends before another begins; {loop.name!r} begins inside {self._loop.name!r}")
+        if loop.name in self._loops:
+            raise SpecError(f'loops have different names; there are two {loop.name!r}: give one name="..."')
+        self._loop, self._began = loop, time.monotonic()
+        saved: Mapping[str, Any] | None = self._restored.get("loops", {}).get(loop.name)
+        return saved
+
+    def begin_step(self, step: int) -> None:
+        self._require_open()
+        self._step = self._before + step
+
+    def end_step(self, step: int) -> None:
+        with self.door():
+            assert self._loop is not None
+            self._step = self._before + step
+            self._context.progress(self._step, self._before + len(self._loop), self._loss)
+            self._stop_if_requested()
+            if self._context.checkpoint_due():
+                self._save_loops()
+
+    def leave(self) -> None:
+        assert self._loop is not None
+        self._loops[self._loop.name] = _copy(self._loop.contents())
+        self._before += len(self._loop)
+        self._step, self._loop = self._before, None
+        self._train_s += time.monotonic() - self._began
+
+    def _stop_if_requested(self) -> None:
+        if self._context.stop_requested():
+            self._save_loops()
+            raise TrainingStopped
+
+    def _save_loops(self) -> None:
+        loops = dict(self._loops)
+        if self._loop is not None:
+            loops[self._loop.name] = self._loop.contents()
+        self._write({"loops": loops})
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        self._report(leave=0)
+        self._context.save(self._step, {**state, "places": json.dumps(self._checked.state())})
+
+    def hand_over(self, train: str) -> None:
+        """Have the function `train`, "module:name", do everything, with the attempt as its context."""
+        self._result = resolve_name(train)(self._experiment, self._context)
+
+    def _open(self) -> None:
+        """Record that training begins, and take over what a checkpoint holds."""
+        self._opened = True
+        self._context.begins(self.device, None, None)
+        restored = self._context.restore()
+        if restored is None:
+            return
+        step, self._restored = restored
+        try:
+            self._checked.restore(json.loads(self._restored["places"]))
+        except (LookupError, TypeError, ValueError) as error:
+            self._over = UnfitCheckpoint(f"its places cannot be read ({error})")
+            raise self._over from error
+        self._step = step if "own" in self._restored else 0
+
+    # The end:
+
+    @contextmanager
+    def door(self, *, may_stop: bool = False) -> Iterator[None]:
+        """Do something with the run; an error that ends it is raised again by every later call.
+
+        With `may_stop`, a requested stop takes effect here, outside of loops.
+        """
+        self._require_open()
+        try:
+            if may_stop and self._loop is None and self._loops:
+                self._stop_if_requested()
+            yield
+        except (TrainingStopped, Failed, EnvironmentProblem, UnfitCheckpoint) as error:
+            self._over = error
+            raise
+        except Exception as error:
+            if type(error).__name__ == "LeaseLost":
+                self._over = error
+            raise
+
+    def _require_open(self) -> None:
+        if self._over is not None:
+            raise self._over
+        if not self._opened:
+            self._open()
+
+    def result(self, error: Exception | None) -> TrainingResult:
+        """Return the result of training code that has returned or raised `error`; raise what the worker records."""
+        if self._over is not None and not isinstance(self._over, TrainingStopped):
+            raise self._over
+        if self._result is not None and error is None:
+            return self._result
+        stopped = self._over is not None or (self._stop_seen and self._finished is None)
+        if error is not None and not stopped:
+            if not self._context.stop_requested():
+                raise error
+            stopped = True  # such as a DataLoader whose processes were ended first
+        if not stopped:
+            self._report(leave=0)
+            self._require_result()
+        step = self._step if self._finished is None or stopped else self._finished
+        parameters = self._costs.pop("parameters", None)
+        return TrainingResult(
+            step,
+            stopped,
+            None if parameters is None else int(parameters),
+            None,
+            train_s=self._train_s,
+            evaluate_s=0.0,
+            cost=self._costs,
+        )
+
+    def _require_result(self) -> None:
+        if self._loop is not None and self._finished is None:
+            raise TrainingMisused(
+                f"train left the loop {self._loop.name!r} after step {self._loop.step} of {len(self._loop)}; a loop "
+                "that ends early says so: call run.finish(step) before the break"
+            )
+        if not self._checked.any():
+            raise TrainingMisused("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
+
+
+def _copy(value: Any) -> Any:
+    """Copy tensors to the CPU, since what follows a loop may change them."""
+    if isinstance(value, Mapping):
+        return {name: _copy(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copy(each) for each in value)
+    torch = sys.modules.get("torch")
+    return value.detach().to("cpu", copy=True) if torch is not None and isinstance(value, torch.Tensor) else value

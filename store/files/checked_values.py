@@ -1,0 +1,137 @@
+"""Values that training code of any kind records: checked when they are recorded, so that the fault is where it is made.
+
+A place has one value: a metric at a step, an evaluation at a point, a probe of a layer and head.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, SupportsFloat, SupportsIndex, final
+
+from ablate.grid.errors import SpecError
+from ablate.grid.values import require_number, require_whole, show
+from ablate.store.files.rows import check_row
+
+Row = tuple[Any, ...]
+"""A row of a long table, from step to value."""
+
+
+class CheckedEvaluation(NamedTuple):
+    """An evaluation and the values of its items, as rows."""
+
+    row: Row
+    items: list[Row]
+
+
+@final
+class CheckedValues:
+    """The places of one run that have a value.
+
+    Training that goes on from a checkpoint may record again what that holds; it is left out. Everything else that is
+    recorded twice raises SpecError.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[str, int] = {}
+        self._places: set[Row] = set()
+        self._before: tuple[dict[str, int], frozenset[Row]] = {}, frozenset()
+
+    def state(self) -> list[list[Any]]:
+        """Return the places as plain data."""
+        metrics = [["metric", step, name] for name, step in {**self._before[0], **self._steps}.items()]
+        return metrics + [list(place) for place in sorted(self._places | self._before[1], key=repr)]
+
+    def restore(self, state: Iterable[Iterable[Any]]) -> None:
+        """Take the places of a checkpoint."""
+        places = [tuple(place) for place in state]
+        steps = {place[2]: place[1] for place in places if place[0] == "metric"}
+        self._before = steps, frozenset(place for place in places if place[0] != "metric")
+
+    def metrics(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> tuple[int, dict[str, float]]:
+        """Return the step, and the metrics that are new.
+
+        Raises SpecError, and takes none of them: a name or a value is unfit, a step does not rise.
+        """
+        rows = [check_row("metric", ("", 0, step, name, value, 0.0))[2:] for name, value in metrics.items()]
+        new = {name: (at, value) for at, name, value, _ in rows if at > self._before[0].get(name, -1)}
+        for name, (at, _) in new.items():
+            if at <= self._steps.get(name, -1):
+                before = f"{name!r} was logged at step {self._steps[name]}"
+                raise SpecError(f"the step of a metric rises; {before} and now at {at}")
+        self._steps |= {name: at for name, (at, _) in new.items()}
+        return require_whole(step, "the step"), {name: value for name, (_, value) in new.items()}
+
+    def evaluation(
+        self,
+        step: SupportsIndex,
+        name: str,
+        value: SupportsFloat | None,
+        point: Mapping[str, SupportsFloat],
+        items: SupportsIndex | Mapping[str, SupportsFloat],
+        se_items: SupportsFloat | None,
+    ) -> CheckedEvaluation | None:
+        """Return the rows of an evaluation; None if a checkpoint holds it.
+
+        Raises SpecError: the place has a value, a value is no number, or not the mean of its items.
+        """
+        number, values, count, error = _check_items(name, value, items, se_items)
+        row = check_row("evaluation", ("", 0, step, name, point, number, count, error))[2:]
+        rows = [check_row("item", ("", 0, *row[:3], item, each))[2:] for item, each in values.items()]
+        return CheckedEvaluation(row, rows) if self._take("evaluation", row[:2], row[2]) else None
+
+    def probe(
+        self,
+        step: SupportsIndex,
+        name: str,
+        value: SupportsFloat,
+        layer: SupportsIndex | None,
+        head: SupportsIndex | None,
+        point: Mapping[str, SupportsFloat],
+    ) -> Row | None:
+        """Return the row of a probe; None if a checkpoint holds it. Raises as `evaluation`."""
+        row = check_row("probe", ("", 0, step, name, layer, head, point, value))[2:]
+        return row if self._take("probe", row[:4], row[4]) else None
+
+    def names(self, table: str) -> set[str]:
+        """Return the names that have a value in `table`."""
+        return {str(place[2]) for place in (*self._places, *self._before[1]) if place[0] == table}
+
+    def any(self) -> bool:
+        """Return True if anything was recorded."""
+        return bool(self.state())
+
+    def _take(self, table: str, place: Row, point: Mapping[str, float]) -> bool:
+        full = (table, *place, *(each for pair in sorted(point.items()) for each in pair))
+        if full in self._before[1]:
+            return False
+        if full in self._places:
+            told = f"{place[1]!r} at step {place[0]} was recorded there before"
+            raise SpecError(f"one value has one place; {told}, give it another point")
+        self._places.add(full)
+        return True
+
+
+def _check_items(
+    name: str,
+    value: SupportsFloat | None,
+    items: SupportsIndex | Mapping[str, SupportsFloat],
+    se_items: SupportsFloat | None,
+) -> tuple[SupportsFloat, dict[str, float], int, SupportsFloat | None]:
+    """Return the value, the values of its items, their number, and the standard error, where it follows from these."""
+    if not isinstance(items, Mapping):
+        if value is None:
+            raise SpecError(f"an evaluation has a value, or the values of its items; {show(name)} has none")
+        return value, {}, require_whole(items, f"items of evaluation {show(name)}", least=1), se_items
+    values = {
+        item: require_number(each, f"item {show(item)} of evaluation {show(name)}") for item, each in items.items()
+    }
+    if not values:
+        raise SpecError(f"the items of an evaluation are at least one; {show(name)} has none")
+    mean = math.fsum(values.values()) / len(values) if all(map(math.isfinite, values.values())) else math.nan
+    number = mean if value is None else require_number(value, f"evaluation {show(name)}")
+    if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
+        raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
+    if se_items is None and len(values) > 1 and math.isfinite(mean):
+        se_items = math.sqrt(
+            math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values)
+        )
+    return number, values, len(values), se_items

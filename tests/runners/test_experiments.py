@@ -1,0 +1,370 @@
+"""Training code of a user's own: its keys, its loops, its stops, and what it records."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import own_experiment
+import pytest
+import torch
+from own_experiment import Line, line_grid
+from warm import warm_server
+
+from ablate.grid import Experiment, Grid, SpecError
+from ablate.grid.experiment import reference_of
+from ablate.runners.attempts.experiments import experiment_class, train_experiment
+from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.trial_run import TrainingMisused, TrainingStopped, TrialRun
+from ablate.runners.execution import Inline, Local
+from ablate.runners.execution.run import RunResult, run_campaign
+from ablate.runners.training.training_context import Failed, TrainingResult, UnfitCheckpoint
+from ablate.store.files.layout import Layout
+
+FILE = Path(own_experiment.__file__)
+
+
+def trained(experiment: Experiment, context: Any, place: Path) -> TrainingResult:
+    """Train as a worker does, with random numbers of the seed."""
+    from ablate.runners.training.process_state import ProcessState
+
+    with ProcessState().isolate(experiment.seed):
+        return train_experiment(experiment, context, place)
+
+
+def to_the_end(experiment: Experiment, context: Any, place: Path) -> list[int]:
+    """Train until no stop is left; the steps of the results."""
+    steps = []
+    while True:
+        result = trained(experiment, context, place)
+        steps.append(result.step)
+        if not result.stopped:
+            return steps
+        context.stop_at -= {result.step}
+
+
+def of(train: Callable[[Any, Any], None], **fields: Any) -> Experiment:
+    """An experiment with this `train`."""
+    kind = f"tests_{next(_numbers)}"
+    annotations = {"kind": Literal[kind], **{name: type(value) for name, value in fields.items()}}
+    body = {"__annotations__": annotations, "kind": kind, "train": train, "__module__": __name__, **fields}
+    made: Experiment = type(kind, (Experiment,), body)()
+    return made
+
+
+def nothing(_self: Any, _run: TrialRun) -> None:
+    """Train nothing."""
+
+
+_numbers = itertools.count()
+
+
+def run(root: Path, grid: Grid, machine: Inline | Local | None = None, **options: Any) -> RunResult:
+    request = RunRequest(land_every_s=None, progress=False, **{"files": (FILE,), **options})
+    return run_campaign(root, [grid], machine or Inline(), request)
+
+
+# Keys and classes:
+
+
+def test_the_key_of_an_experiment_has_its_kind_and_not_its_place() -> None:
+    first, second = of(nothing, lr=0.1), of(nothing, lr=0.1)
+    assert first.key != second.key
+    assert first.changed(execution={"threads": 4}).key == first.key
+    assert f'"kind":"{first.label}"' in first.canonical
+    assert type(first).model_validate(first.data()) == first
+
+
+def test_an_experiment_has_a_kind_of_its_own_and_a_train(memory: Any) -> None:
+    class Nameless(Experiment):
+        lr: float = 0.1
+
+    with pytest.raises(ValueError, match="add kind: Literal"):
+        Nameless()
+    with pytest.raises(SpecError, match="'tests_line' is already"):
+
+        class Other(Experiment):
+            kind: Literal["tests_line"] = "tests_line"
+
+    with pytest.raises(NotImplementedError, match="has no train"):
+        trained(of(Experiment.train), memory(), Path())
+
+
+def test_a_plan_names_the_class_by_module_or_by_kind(tmp_path: Path) -> None:
+    assert reference_of(Line) == "own_experiment:tests_line"
+    assert experiment_class("own_experiment:tests_line") is Line
+    here = of(nothing)
+    assert experiment_class(here.label) is type(here)
+    for nobody in ("nobody", "own_experiment:nobody", "no_module:nobody"):
+        with pytest.raises(SpecError, match="defines an experiment of kind 'nobody'"):
+            experiment_class(nobody)
+
+
+def test_a_subclass_of_trial_has_its_fields_and_the_training_of_trials(tiny: Any, tmp_path: Path, memory: Any) -> None:
+    from ablate.runners.trial import Trial
+
+    class Noted(Trial):
+        kind: Literal["tests_noted"] = "tests_noted"
+        remark: str = ""
+
+    fields = {name: getattr(tiny, name) for name in Trial.model_fields}
+    noted = Noted(**fields, remark="x")
+    assert noted.key not in (tiny.key, noted.changed(remark="y").key)
+    contexts = memory(), memory()
+    for trial, context in zip((tiny, noted), contexts, strict=True):
+        trained(trial, context, tmp_path)
+    assert contexts[0].losses() == contexts[1].losses() != []
+
+
+# Loops:
+
+
+@pytest.mark.parametrize("stops", [{1}, {4}, {3, 4, 9}, {11, 12}])
+def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(stops: set[int], tmp_path: Path, memory: Any) -> None:
+    straight, broken = memory(), memory(stop_at=set(stops))
+    for context in (straight, broken):
+        keep_states(context)
+    assert to_the_end(Line(seed=3), straight, tmp_path / "a") == [12]
+    assert to_the_end(Line(seed=3), broken, tmp_path / "b") == [*sorted(stops), 12]
+    assert broken.logged == straight.logged
+    assert broken.evaluations == straight.evaluations
+    assert broken.probes == straight.probes
+    assert len(straight.logged) == 12
+
+
+def keep_states(context: Any) -> None:
+    """Let `keep` and `load_kept` work in memory."""
+    states: dict[str, Any] = {}
+    context.keep = lambda _step, state, name="": states.update({name: torch.utils._pytree.tree_map(_clone, state)})  # type: ignore[method-assign]
+    context.load_kept = states.get  # type: ignore[method-assign]
+
+
+def _clone(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def test_after_a_stop_every_door_is_shut_and_a_train_that_returns_has_stopped(tmp_path: Path, memory: Any) -> None:
+    raised: list[BaseException] = []
+
+    def train(_self: Any, run: TrialRun) -> None:
+        try:
+            for step in run.steps(9, state={}):
+                run.log(loss=step)
+        except TrainingStopped:
+            for call in (lambda: run.log(loss=1), lambda: run.evaluate("late", 1), lambda: run.save(9, {})):
+                with pytest.raises(TrainingStopped) as caught:
+                    call()
+                raised.append(caught.value)
+
+    context = memory(stop_at={4})
+    result = trained(of(train), context, tmp_path)
+    assert (result.stopped, result.step, len(raised)) == (True, 4, 3)
+    assert context.evaluations == {}
+    assert [step for step, _ in context.checkpoints] == [4]
+
+
+def test_an_error_that_a_requested_stop_causes_is_a_stop(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(9, state={}):
+            run.log(loss=step)
+            if step == 5:
+                context.stop_at = {4}  # the signal arrives while a step is at work
+                raise RuntimeError("DataLoader worker is killed by signal: Terminated")
+
+    context = memory()
+    assert trained(of(train), context, tmp_path).stopped
+    context = memory(stop_at={99})
+    context.stop_requested = lambda: False  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="DataLoader"):
+        trained(of(train), context, tmp_path)
+
+
+def test_a_break_needs_finish(tmp_path: Path, memory: Any) -> None:
+    def leave(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(9, state={}):
+            run.log(loss=step)
+            if step == 5:
+                break
+
+    def finish(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(9, state={}):
+            run.log(loss=step)
+            if step == 5:
+                run.finish(step)
+                break
+        run.evaluate("val_loss", 1.0)
+
+    with pytest.raises(TrainingMisused, match=r"after step 4 of 9.*run.finish"):
+        trained(of(leave), memory(), tmp_path)
+    context = memory()
+    result = trained(of(finish), context, tmp_path)
+    assert (result.step, result.stopped, [*context.evaluations]) == (5, False, [(5, "val_loss")])
+
+
+def test_loops_go_on_in_the_one_that_was_at_work_and_what_is_between_sees_the_first(
+    tmp_path: Path, memory: Any
+) -> None:
+    """A teacher is copied after the first loop, so the first loop's own weights must be back by then."""
+
+    def train(_self: Any, run: TrialRun) -> None:
+        weight, student = torch.zeros(()), torch.zeros(())
+        for _ in run.steps(3, state={"weight": weight}, name="teacher"):
+            weight += 1
+            run.log(loss=weight)
+        teacher = weight.clone()
+        run.evaluate("teacher", teacher)
+        for _ in run.steps(3, state={"weight": weight, "student": student}, name="student"):
+            weight += 10
+            student += teacher
+            run.log(loss=student)
+        run.evaluate("student", student)
+
+    context = memory(stop_at={2, 5})
+    assert to_the_end(of(train), context, tmp_path) == [2, 5, 6]
+    assert context.evaluations == {(3, "teacher"): (3.0, 1, None), (6, "student"): (9.0, 1, None)}
+    assert context.losses() == [1, 2, 3, 3, 6, 9]
+
+
+def test_epochs_count_passes_and_restore_the_order(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        loader = torch.utils.data.DataLoader(range(10), batch_size=4, shuffle=True)
+        for epoch, step, batch in run.epochs(3, loader, state={}):
+            run.log({"val/first": batch[0], "epoch": epoch, "size": len(batch)})
+            assert step <= 9
+
+    straight, broken = memory(), memory(stop_at={2, 4})
+    for context in (straight, broken):
+        to_the_end(of(train), context, tmp_path)
+    assert straight.logged == broken.logged
+    assert [values["epoch"] for values in straight.logged.values()] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert [values["size"] for values in straight.logged.values()] == [4, 4, 2] * 3
+
+
+def test_by_hand_a_training_saves_and_restores_and_a_seen_stop_is_a_stop(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        step, state = run.restore() or (0, {"value": 0.0})
+        value = state["value"]
+        while step < 6:
+            step, value = step + 1, value + float(torch.rand(()))
+            run.log(step, loss=value)
+            run.save(step, {"value": value})
+            if run.stop_requested:
+                return
+        run.evaluate(step, "val_loss", value)
+
+    straight, broken = memory(), memory(stop_at={2, 5})
+    for context in (straight, broken):
+        to_the_end(of(train, seed=7), context, tmp_path)
+    assert straight.logged == broken.logged
+    assert straight.evaluations == broken.evaluations != {}
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (lambda _: {"best": 1.0}, "give a function"),
+        (lambda run: lambda: {"elsewhere": run.threads}, "no variable of train"),
+        (lambda _: {"model": object()}, "a checkpoint cannot hold"),
+        (lambda _: [1], "a mapping of names"),
+    ],
+)
+def test_a_state_that_a_resumed_run_could_not_put_back_is_refused_at_once(
+    state: Callable[[Any], Any], words: str, tmp_path: Path, memory: Any
+) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(3, state=state(run)):
+            run.log(loss=step)
+
+    context = memory()
+    with pytest.raises(TrainingMisused, match=words):
+        trained(of(train), context, tmp_path)
+    assert context.logged == {}
+
+
+def test_a_checkpoint_of_other_code_does_not_fit(tmp_path: Path, memory: Any) -> None:
+    def first(_self: Any, run: TrialRun) -> None:
+        weight = torch.zeros(3)
+        for _ in run.steps(4, state={"weight": weight}):
+            run.log(loss=1)
+
+    def second(_self: Any, run: TrialRun) -> None:
+        other = torch.zeros(3)
+        with pytest.raises(UnfitCheckpoint):
+            next(iter(run.steps(4, state={"other": other})))
+
+    context = memory(stop_at={2})
+    trained(of(first), context, tmp_path)
+    with pytest.raises(UnfitCheckpoint):  # also if training code goes on without it
+        trained(of(second), context, tmp_path)
+
+
+@pytest.mark.parametrize("misuse", ["nothing", "nested", "twice", "iterator", "unfit", "no_batches"])
+def test_misuse_is_a_failure_of_the_trial(misuse: str, tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        if misuse == "nothing":
+            return
+        for step in run.steps(3, iter([1]) if misuse == "no_batches" else None, state={}):
+            run.log(loss="high" if misuse == "unfit" else step)
+            if misuse == "nested":
+                [*run.steps(2, state={}, name="inner")]
+        if misuse == "twice":
+            [*run.steps(3, state={})]
+        [*run.steps(3, run.batches(iter([1])), state={}, name="iterator")]
+
+    with pytest.raises(TrainingMisused):
+        trained(of(train), memory(), tmp_path)
+
+
+def test_a_failure_that_training_tells_has_its_reason(tmp_path: Path, memory: Any) -> None:
+    from ablate.runners.training.failure import failure_of
+
+    def train(_self: Any, run: TrialRun) -> None:
+        try:
+            run.fail("the loss was 4e9", "diverged")
+        except Failed:
+            run.log(loss=1)
+
+    context = memory()
+    with pytest.raises(Failed) as caught:
+        trained(of(train), context, tmp_path)
+    assert failure_of(caught.value)[:2] == ("diverged", "the loss was 4e9")
+    assert context.logged == {}
+
+
+# Whole campaigns, in real processes:
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    root = tmp_path_factory.mktemp("straight") / "campaign"
+    assert run(root, line_grid(execution={"checkpoint_s": 0})).done == 4
+    return results(root)
+
+
+def results(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All values of a campaign, by cell; the file of deaths is part of a spec."""
+    from ablate.store.store import Store
+
+    with Store.open(root) as store:
+        every = {
+            "metric": "SELECT label, seed, step, name, value FROM v_metric JOIN grid_trial USING (trial) "
+            "WHERE NOT starts_with(name, 'system.') ORDER BY ALL",
+            "final": "SELECT label, seed, name, CAST(point AS VARCHAR), value FROM v_final "
+            "WHERE NOT starts_with(name, 'system.') ORDER BY ALL",
+        }
+        return {name: store.sql(query).rows() for name, query in every.items()}
+
+
+def test_killed_and_interrupted_workers_leave_the_results_of_undisturbed_ones(
+    straight: dict[str, list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.write_text("3 SIGKILL\n7 SIGTERM\n", encoding="utf-8")
+    grid = line_grid(deaths=str(deaths), execution={"checkpoint_s": 0})
+    machine = Local(2, start=warm_server)
+    while (result := run(tmp_path / "campaign", grid, machine)).stopped:
+        assert result.failed == 0
+    assert results(tmp_path / "campaign") == straight
+    assert deaths.read_text(encoding="utf-8") == ""
+    layout = Layout(tmp_path / "campaign")
+    assert sum(len(layout.attempts(key)) for key in layout.trial_keys()) > 4
