@@ -1,9 +1,10 @@
 """Share of comparisons of tuned arms that claim a difference, by how the error is computed, as JSON.
 
-python benchmarks/tuned_levels.py [--tables 8000]
+python benchmarks/tuned_levels.py [--tables 8000] [--settings 1]
 
-Each arm has `levels` of which the first is `ahead` standard deviations of a run better than the others. Runs of one
-seed share a part of the same size. `shift` is the true difference. Alpha is 0.05. The seed is fixed.
+Each arm is the mean of `settings`, as in `ablate effects`, and each setting has its own choice of `levels`. The first
+is `ahead` standard deviations of a run better than the others. Runs of one seed share a part of the same size. `shift`
+is the true difference. Alpha is 0.05. The seed is fixed.
 """
 
 import json
@@ -25,22 +26,25 @@ LEVELS, AHEAD, SEEDS, NOISE = (
 
 
 def choose_by_others(runs: Floats) -> Floats:
-    """The value of the level that is best on the other seeds; [tables, levels, seeds] to [tables, seeds]."""
+    """The value of the level that is best on the other seeds; [tables, settings, levels, seeds] to [tables, seeds]."""
     others = (runs.sum(-1, keepdims=True) - runs) / (runs.shape[-1] - 1)
-    return np.take_along_axis(runs, others.argmin(1)[:, None], 1)[:, 0]
+    return np.take_along_axis(runs, others.argmin(2)[:, :, None], 2)[:, :, 0].mean(1)
 
 
 def choose_by_all(runs: Floats) -> Floats:
     """The values of the level that is best on all seeds."""
-    return np.take_along_axis(runs, runs.mean(-1).argmin(1)[:, None, None], 1)[:, 0]
+    return np.take_along_axis(runs, runs.mean(-1).argmin(2)[:, :, None, None], 2)[:, :, 0].mean(1)
 
 
-def claim(noise: str, levels: tuple[int, int], ahead: float, seeds: int, shift: float, tables: int) -> dict[str, float]:
-    """Share of `tables` whose p of "no difference" is at most alpha."""
+def claim(
+    noise: str, levels: tuple[int, int], ahead: float, seeds: int, shift: float, sizes: tuple[int, int]
+) -> dict[str, float]:
+    """Share of tables, of `sizes` tables and settings, whose p of "no difference" is at most alpha."""
+    tables, settings = sizes
     rng = np.random.default_rng([seeds, *levels, int(10 * ahead), noise == "t3", shift > 0])
-    common, arms = rng.normal(size=(tables, 1, seeds)), []
+    common, arms = rng.normal(size=(tables, 1, 1, seeds)), []
     for count in levels:
-        shape = tables, count, seeds
+        shape = tables, settings, count, seeds
         own = rng.normal(size=shape) if noise == "normal" else rng.standard_t(3, size=shape)
         arms.append(own + common + np.where(np.arange(count) > 0, ahead, 0.0)[:, None])
     ours, theirs = arms[0], arms[1] + shift
@@ -49,7 +53,7 @@ def claim(noise: str, levels: tuple[int, int], ahead: float, seeds: int, shift: 
     rules["rule"] = widen_by_choice(left_out, choose_by_all(ours) - choose_by_all(theirs))
     if seeds > 3:
         halves = [
-            np.take_along_axis(arm[..., 1::2], arm[..., ::2].mean(-1).argmin(1)[:, None, None], 1)[:, 0]
+            np.take_along_axis(arm[..., 1::2], arm[..., ::2].mean(-1).argmin(2)[:, :, None, None], 2)[:, :, 0].mean(1)
             for arm in (ours, theirs)
         ]
         rules["halves"] = summarise(halves[0] - halves[1])
@@ -57,13 +61,14 @@ def claim(noise: str, levels: tuple[int, int], ahead: float, seeds: int, shift: 
 
 
 def main() -> None:
-    tables = read_options(__doc__, tables=8000).tables
+    options = read_options(__doc__, tables=8000, settings=1)
     for noise, levels, ahead, seeds in product(NOISE, LEVELS, AHEAD, SEEDS):
         setting = {"noise": noise, "levels": levels, "ahead": ahead, "seeds": seeds}
         shifts = (0.0,) if noise == "t3" else (0.0, 2.0 if seeds < 8 else 1.0)
         for shift in shifts:
-            claims = claim(noise, levels, ahead, seeds, shift, tables)
-            print(json.dumps({**setting, "shift": shift, "tables": tables, **claims}))
+            claims = claim(noise, levels, ahead, seeds, shift, (options.tables, options.settings))
+            sizes = {"tables": options.tables, "settings": options.settings}
+            print(json.dumps({**setting, "shift": shift, **sizes, **claims}), flush=True)
 
 
 if __name__ == "__main__":

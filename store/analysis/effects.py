@@ -7,10 +7,9 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.grid.names import label_of
-from ablate.store.analysis.tuned_verdicts import nuisance_axes
-from ablate.store.analysis.verdicts import baseline_of, baselines_of, measure_of, runs
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes, tune
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
-from ablate.store.statistics.design import CROSS
 from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
@@ -23,6 +22,11 @@ _TOO_MANY: Final = (
     "`ablate table` compares each cell with its baseline"
 )
 
+_CHOSEN: Final = (
+    "F tests and means of levels left out: their error lacks what choosing a level adds; differences between levels "
+    "have it"
+)
+
 
 def effects(
     store: Store, grid: str, *, measure: Mapping[str, Any] | None = None, only: pl.DataFrame | None = None
@@ -31,34 +35,49 @@ def effects(
 
     The first row, of order 0, compares all variants together with their baselines. The columns are explained in
     docs/factorial.md. Zipped axes are one factor, named after all of them, with levels such as "0.1 / 32", since their
-    effects cannot be separated. An axis without a level in the baseline is compared with its first level. There are
-    no effects of nuisance axes. `only` has the cell and the seed of the runs to compare; the baselines of these cells
-    need not be among them. Raises as `verdicts` does, and SpecError for a value that does not fit the scale.
+    effects cannot be separated. An axis without a level in the baseline is compared with its first level. Settings
+    count at their best level of nuisance axes, which have no effects, as verdicts compare them. `only` has the cell and
+    the seed of the runs to compare; the baselines of these cells need not be among them. Raises as `verdicts` does, and
+    SpecError for a value that does not fit the scale.
     """
     by, header = measure_of(store, grid, measure), store.grid(grid)
     every = runs(store, grid, by)
-    values, factors, notes = _factors(store, grid, _keep(every, only))
+    compared = _tune(store, grid, _keep(every, only), by)
+    values, factors, notes = _factors(store, grid, compared.values)
     rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha")}
-    baseline = baselines_of(store, grid, None) if header["baseline"] else None
-    of_base = values.filter(cell=baseline_of(store, grid, None) if baseline else "")
+    base = baseline_of(store, grid, None) if header["baseline"] else ""
+    of_base = values.filter(cell=compared.stands_for.get(base, base))
     planned = {}
     for factor, levels in factors.items():
         first = of_base[_AXIS + factor].drop_nulls().to_list()[:1]
         planned[_AXIS + factor] = [*first, *(level for level in levels if level not in first)]
     result = seed_contrasts(values, planned, **rule)
-    bases = {baseline} if isinstance(baseline, str) else {(baseline or {}).get(cell, cell) for cell in values["cell"]}
-    if baseline and bases <= {*every["cell"]}:  # lines of a plan may be lost
-        together = variants_together(_keep(every, only, bases), baseline, **rule)
+    bases = _bases(_tune(store, grid, every, by), {*values["cell"]}) if base else set[str]()
+    if bases and bases <= {*every["cell"]}:  # lines of a plan may be lost
+        whole = _tune(store, grid, _keep(every, only, bases), by)
+        together = variants_together(whole.values, whole.baseline, **rule)
         said = [*dict.fromkeys([*together.notes, *result.notes])]
         result = SeedContrasts(pl.concat([together.effects, result.effects]), result.seeds or together.seeds, said)
-    rows, tuned = result.effects.with_columns(_strip_marks(pl.col("factor", "note"))), set(nuisance_axes(header))
-    if tuned:
-        compared = [tuned.isdisjoint(each.replace(TOGETHER, CROSS).split(CROSS)) for each in rows["factor"]]
-        rows = rows.filter(compared)
-        notes.append(
-            f"{', '.join(sorted(tuned))} tuned, not compared: effects average over its levels, the table does not"
-        )
+    if compared.choices:
+        tuned = ", ".join(nuisance_axes(header))
+        notes.append(f"{tuned} tuned, not compared: each setting counts at its best level, chosen on the other seeds")
+    rows = result.effects.with_columns(_strip_marks(pl.col("factor", "note")))
     return result._replace(effects=rows, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
+
+
+def _tune(store: Store, grid: str, values: pl.DataFrame, by: GridMeasure) -> ComparedRuns:
+    """Choose what verdicts compare of `values`: each setting at its best level among them, of nuisance axes."""
+    header = store.grid(grid)
+    bases = baselines_of(store, grid, None) if header["baseline"] else {}
+    return tune(values, header, bases, scale=by.scale, better=by.better)
+
+
+def _bases(every: ComparedRuns, cells: Collection[str]) -> set[str]:
+    """The baselines of `cells`, at all of their levels; `cells` without one are their own."""
+    settings = {every.stands_for.get(cell, cell) for cell in cells}
+    base = every.baseline
+    bases = {base} if isinstance(base, str) else {base.get(cell, cell) for cell in settings}
+    return bases | {cell for cell, setting in every.stands_for.items() if setting in bases}
 
 
 def analysis(
@@ -74,7 +93,10 @@ def analysis(
     Raises as `effects` does.
     """
     by = measure_of(store, grid, measure)
-    values, factors, notes = _factors(store, grid, _keep(runs(store, grid, by), only))
+    compared = _tune(store, grid, _keep(runs(store, grid, by), only), by)
+    values, factors, notes = _factors(store, grid, compared.values)
+    if compared.choices:
+        factors, notes = {}, [*notes, _CHOSEN]
     planned = {_AXIS + factor: levels for factor, levels in factors.items()}
     result = factorial(values, planned, scale=by.scale, order=2 if interactions else 1, alpha=by.alpha)
     return result._replace(
@@ -116,7 +138,8 @@ def _factors(store: Store, grid: str, values: pl.DataFrame) -> tuple[pl.DataFram
     """
     header = store.grid(grid)
     labels = {axis["name"]: axis["labels"] for axis in header["axes"]}
-    levels = levels_of(header, values["axes"].to_list())
+    every, tuned = levels_of(header, values["axes"].to_list()), nuisance_axes(header)
+    levels = {name: of_runs for name, of_runs in every.items() if name not in tuned}
     groups = moving_together(levels)
     factors = {TOGETHER.join(names): _joint({name: levels[name] for name in names}, labels) for names in groups}
     columns = [pl.Series(_AXIS + factor, of_runs, pl.String) for factor, (of_runs, _) in factors.items()]

@@ -16,7 +16,7 @@ import polars as pl
 
 from ablate.grid.names import some
 from ablate.store.state import ENDED
-from ablate.store.statistics.arms import Baseline, match_cells
+from ablate.store.statistics.arms import Baseline, match_cells, widen_by_choice
 from ablate.store.statistics.design import (
     CROSS,
     NAMED,
@@ -73,6 +73,7 @@ def seed_contrasts(
     """Compare levels of axes over the seeds that have a finite value of every cell, but for cells without any.
 
     `values` is that of `factorial`, with the column cell; `factors` gives the levels of each axis, the reference first.
+    With the column chosen, of `select_then_report`, errors have what choosing adds, as those of verdicts.
     Raises SpecError: a column is missing, or a value does not fit the scale.
     """
     check(values, [*factors, "cell"])
@@ -82,13 +83,14 @@ def seed_contrasts(
         return SeedContrasts(pl.DataFrame(schema=EFFECTS), [], notes)
     first = sample.kept.head(sample.cells)
     read = read_factors(values, factors, first)
-    y, rule = sample.units(scale), _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1)
+    y, chosen = sample.units(scale), sample.chosen(scale)
+    rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1)
     varying = [factor for factor in read if factor.varies]
     crossed = len(varying) > 1 and all(len(factor.levels) == 2 for factor in varying)
     rows: list[tuple[object, ...]] = []
     for order in (1, 2) if crossed else (1,):
         design = build(values, read, order=order, kept=first)
-        estimates = list(_estimate(design, y, order))
+        estimates = list(_estimate(design, y, chosen, order))
         rows += _judge(estimates, y, rule)
         notes += [note for note in design.notes if note not in notes]
         if order == 1:
@@ -117,7 +119,11 @@ def variants_together(
     labels = dict(values.select("cell", "label").iter_rows())
     named = sorted({labels[base] for base in bases.values()})
     names = (ALL, f"{len(pairs)} cells", named[0] if len(named) == 1 else "their baselines", 0)
-    estimate = _Estimate(names, (y[:, ours] - y[:, theirs]).mean(1), float(y[:, theirs].mean()), "")
+    differences, of_all = (
+        None if each is None else (each[:, ours] - each[:, theirs]).mean(1) for each in (y, sample.chosen(scale))
+    )
+    assert differences is not None
+    estimate = _Estimate(names, differences, float(y[:, theirs].mean()), "", of_all)
     barriers = [*_barriers(values, bases, sample.kept)]
     rule = _Rule(scale, better, margin(rope, scale), alpha, mixed=sample.codes > 1 or bool(barriers))
     effects = pl.DataFrame([*_judge([estimate], y, rule)], schema=EFFECTS, orient="row")
@@ -152,6 +158,13 @@ class _Sample(NamedTuple):
         values = self.kept["value"].cast(pl.Float64).to_numpy()
         return response(values, scale).reshape(len(self.seeds), self.cells)
 
+    def chosen(self, scale: Scale) -> Floats | None:
+        """The same of the levels that all seeds choose, on seeds where each has a value; None if nothing was chosen."""
+        if "chosen" not in self.kept.columns:
+            return None
+        values = self.kept["chosen"].cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(-1, self.cells)
+        return response(values[np.isfinite(values).all(1)], scale)
+
 
 def _complete(values: pl.DataFrame) -> _Sample:
     known, every = usable(values), values["cell"].unique(maintain_order=True).to_list()
@@ -180,6 +193,7 @@ class _Estimate(NamedTuple):
     effects: Floats  # one per seed; NaN if the cells cannot tell
     base: float  # mean in analysis units of the cells at the reference level
     note: str
+    chosen: Floats | None = None  # the effects of the levels that all seeds choose, of tuned cells
 
 
 class _Rule(NamedTuple):
@@ -190,7 +204,7 @@ class _Rule(NamedTuple):
     mixed: bool
 
 
-def _estimate(design: Design, y: Floats, order: int) -> Iterator[_Estimate]:
+def _estimate(design: Design, y: Floats, chosen: Floats | None, order: int) -> Iterator[_Estimate]:
     for term in design.tested:
         if len(term.factors) != order:
             continue
@@ -200,11 +214,12 @@ def _estimate(design: Design, y: Floats, order: int) -> Iterator[_Estimate]:
         base = float(y[:, reference].mean()) if reference.any() else np.nan
         for places, weights, note in _contrast(beside, term):
             level, against = (CROSS.join(name_levels(term, each)) for each in (places, (0,) * order))
-            if not model.estimable(weights[None]):
+            known, why = model.estimable(weights[None]), note
+            if not known:
                 why = "; ".join(name_apart(beside, term)) or "the cells cannot tell it from other axes"
-                yield _Estimate((term.name, level, against, order), np.full(len(y), np.nan), base, why)
-                continue
-            yield _Estimate((term.name, level, against, order), y @ (weights @ inverse), base, note)
+            by_cell = weights @ inverse if known else np.full(y.shape[1], np.nan)
+            of_all = None if chosen is None else chosen @ by_cell
+            yield _Estimate((term.name, level, against, order), y @ by_cell, base, why, of_all)
 
 
 def _contrast(design: Design, term: Term) -> Iterator[tuple[tuple[int, ...], Floats, str]]:
@@ -250,6 +265,8 @@ def _judge(estimates: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[t
     if not estimates:
         return
     summary = summarise(np.array([each.effects for each in estimates]))
+    if estimates[0].chosen is not None:
+        summary = widen_by_choice(summary, np.array([each.chosen for each in estimates]))
     spread = [varies(each.effects, [y], rule.scale) for each in estimates]
     summary = summary._replace(sd=np.where(spread, summary.sd, np.nan))
     words, p, p_holm, level = judge(summary, rope=rule.rope, alpha=rule.alpha, better=rule.better)

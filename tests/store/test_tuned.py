@@ -1,18 +1,21 @@
 """A grid with a nuisance axis is compared at each cell's own best level, wherever verdicts are shown."""
 
+import math
 from pathlib import Path
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tuned_campaign import tuned
+from scipy import stats
+from tuned_campaign import RATES, tuned
 
-from ablate.store.analysis.effects import effects
+from ablate.store.analysis.effects import analysis, effects, levels_of
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.noise_floor import noise_floor
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.verdicts import measure_of, runs, verdicts
 from ablate.store.export.tables import rows
+from ablate.store.statistics import select_then_report
 from ablate.store.store import Store
 
 
@@ -61,6 +64,59 @@ def test_a_nuisance_axis_has_no_effect_of_its_own(store: Store, tmp_path: Path) 
     assert set(effects(store, "quickstart").effects["factor"]) == {"all variants", "operator"}
     with Store.open(tuned(tmp_path, axis="").root) as plain:
         assert "rate" in effects(plain, "quickstart").effects["factor"]
+
+
+COLUMNS = ("low", "high", "p", "detectable")
+
+
+def test_effects_are_of_the_runs_that_verdicts_compare(store: Store) -> None:
+    judged, rows = verdicts(store, "quickstart"), effects(store, "quickstart").effects
+    levels = rows.filter(factor="operator").sort("level")
+    ours = judged.with_columns(level=pl.col("operator")).sort("level")
+    assert levels["level"].to_list() == ours["level"].to_list() == ["Integral", "SSA"]
+    assert_frame_equal(levels.select("effect", *COLUMNS), ours.select(pl.col("difference").alias("effect"), *COLUMNS))
+    together = rows.filter(factor="all variants")
+    assert together["effect"].item() == pytest.approx(ours["difference"].mean())
+    tests = analysis(store, "quickstart", interactions=True)
+    assert tests.terms.is_empty()  # the noise of a run lacks what choosing adds
+    assert tests.means.is_empty()
+
+
+def test_effects_average_over_other_axes_at_the_best_level_of_each_setting(tmp_path: Path) -> None:
+    axes = {"rate": RATES, "width": (8, 16), "depth": (1, 2)}
+    with Store.open(tuned(tmp_path, factors=axes, noise=0.5).root) as store:
+        found, header = effects(store, "quickstart").effects, store.grid("quickstart")
+        values = runs(store, "quickstart", by := measure_of(store, "quickstart", None))
+    levels = levels_of(header, values["axes"].to_list())
+    named = values.with_columns(pl.Series(name, of) for name, of in levels.items())
+    within = [name for name in levels if name != "rate"]
+    chosen = select_then_report(named, over=["rate"], within=within, scale=by.scale, better=by.better).values
+    logs = chosen.with_columns(pl.col("value").log(), pl.col("chosen").log())
+    of_seeds = logs.group_by("operator", "seed").agg(pl.col("value").mean(), pl.col("chosen").mean()).sort("seed")
+    ours, theirs = (of_seeds.filter(operator=name) for name in ("SSA", "softmax"))
+    left_out, of_all = ((ours[name] - theirs[name]).to_numpy() for name in ("value", "chosen"))
+    n, b = len(left_out), left_out.mean() - of_all.mean()
+    error = math.hypot(max(left_out.std(ddof=1), of_all.std(ddof=1)) / math.sqrt(n), b)
+    row = found.filter(factor="operator", level="SSA").row(0, named=True)
+    half = stats.t.ppf(0.975, n - 1) * error
+    assert (row["effect"], row["n"]) == (pytest.approx(left_out.mean()), 6)
+    assert (row["low"], row["high"]) == (pytest.approx(row["effect"] - half), pytest.approx(row["effect"] + half))
+    assert b != 0
+    assert set(found["factor"]) == {"all variants", "operator", "width", "depth"}
+
+
+def test_a_query_leaves_levels_to_choose_from(store: Store) -> None:
+    values = runs(store, "quickstart", measure_of(store, "quickstart", None))
+    low = pl.col("axes").str.json_path_match("$.rate").cast(pl.Float64) < 0.3
+    kept = values.filter((pl.col("operator") == "SSA") & low).select("cell", "seed")
+    rows = effects(store, "quickstart", only=kept).effects
+    assert rows.is_empty() or rows["effect"].null_count() == rows.height  # one setting and no axis
+    kept = values.filter(low).select("cell", "seed")
+    found = effects(store, "quickstart", only=kept).effects.filter(level="SSA")
+    assert found["effect"].item() > effects(store, "quickstart").effects.filter(level="SSA")["effect"].item() + 0.3
+    several = values.filter(pl.col("operator") != "softmax").select("cell", "seed")
+    together = effects(store, "quickstart", only=several).effects.filter(factor="all variants")
+    assert together["effect"].item() == pytest.approx(verdicts(store, "quickstart")["difference"].mean())
 
 
 def test_one_level_leaves_nothing_to_choose(tmp_path: Path) -> None:

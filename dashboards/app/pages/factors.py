@@ -227,7 +227,8 @@ def _importance(view: PageView) -> SlotContent:
 def _matrix(view: PageView) -> SlotContent:
     found, measure = analyse(view), measures.judged_by(view)
     if len(interactions.mains(found)) < 2:
-        return SlotContent(message="Fewer than two axes vary, so none can act together.")
+        why = "" if found.terms.height else join_sentences(found.notes)
+        return SlotContent(message=f"Fewer than two axes have an F test, so none are shown to act together.{why}")
     pairs = interactions.pairs(found, measure.alpha)
     if not pairs:
         return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}")
