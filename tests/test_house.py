@@ -20,6 +20,7 @@ ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
 VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
 CLEAR_ROOMS = (
+    "dashboards/app/",
     "dashboards/figures/",
     "dashboards/html/",
     "dashboards/notebook.py",

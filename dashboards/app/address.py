@@ -66,11 +66,11 @@ def replace_fields(address: A, values: Mapping[str, Any]) -> A:
     whole = {name: value for name, value in values.items() if ":" not in name}
     for name in {name.partition(":")[0] for name in values.keys() - whole.keys()}:
         said = {key.partition(":")[2]: value for key, value in values.items() if key.startswith(f"{name}:")}
-        found = entries(getattr(address, name)) | said
-        whole[name] = tuple(f"{key}={_text(value)}" for key, value in found.items() if value not in (None, ""))
-    given = {name: _coerce(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
+        merged = entries(getattr(address, name)) | said
+        whole[name] = tuple(f"{key}={_text(value)}" for key, value in merged.items() if value not in (None, ""))
+    changed = {name: _coerce(type(address), name, value) for name, value in whole.items() if value not in (None, "")}
     kept = {name: value for name, value in address.model_dump(exclude_defaults=True).items() if name not in whole}
-    state = _validate(type(address), kept | given)
+    state = _validate(type(address), kept | changed)
     if len(write_query(state)) > LONGEST:
         raise Unknown(f"the choice does not fit into an address of at most {LONGEST} characters; choose less")
     return state
@@ -124,16 +124,16 @@ def resolve_view(root: Path, page: str, search: str) -> str:
 
     Raises as `Shelf.text`; Unknown where the view is another page's.
     """
-    given = parse_qs(search.removeprefix("?"), keep_blank_values=True)
-    if "view" not in given:
+    query = parse_qs(search.removeprefix("?"), keep_blank_values=True)
+    if "view" not in query:
         return search
-    if given.keys() != {"view"} or len(given["view"]) != 1:
+    if query.keys() != {"view"} or len(query["view"]) != 1:
         raise Unknown("a saved view holds the whole page: an address with `view` has no other field")
-    name = given["view"][0]
-    found = _read_view(name, VIEWS.text(Layout(root), _file_of(name)))
-    if found.page != page:
-        raise Unknown(f"the view {name!r} is one of the page {found.page!r}")
-    return found.search
+    name = query["view"][0]
+    saved = _read_view(name, VIEWS.text(Layout(root), _file_of(name)))
+    if saved.page != page:
+        raise Unknown(f"the view {name!r} is one of the page {saved.page!r}")
+    return saved.search
 
 
 def save(root: Path, name: str, page: str, search: str) -> bool:

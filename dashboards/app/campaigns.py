@@ -57,10 +57,10 @@ class Campaigns:
         """Changes when there is something new to read; empty while nothing can be read. Raises Unknown."""
         path = Layout(self.root(name)).snapshot
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return ""
-        return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
+        return f"{status.st_ino:x}-{status.st_mtime_ns:x}"
 
     def describe(self, name: str) -> IngestReport:
         """How new the results of a campaign are. Raises Unknown."""
@@ -81,7 +81,7 @@ class Campaigns:
         with Store.open(root, refresh=first, memory_bytes=MEMORY_BYTES, keep_answers=True, conclude=conclude) as store:
             yield store
 
-    def look(self) -> None:
+    def ingest(self) -> None:
         """Ingest new results of every campaign; `describe` reports failures."""
         for name, root in self._roots.items():
             self._stale[name] = _ingest(root)
@@ -95,18 +95,18 @@ class Campaigns:
         return ()
 
     def follow(self, every_s: float = REFRESH_EVERY_S) -> None:
-        """Look again and again, in a thread that ends with the process or with `close`."""
+        """Ingest again and again, in a thread that ends with the process or with `close`."""
 
-        def looking() -> None:
+        def ingesting() -> None:
             while not self._stop.is_set():
-                self.look()
+                self.ingest()
                 self._stop.wait(every_s)
 
-        self._follower = threading.Thread(target=looking, name="ablate-dash-follower", daemon=True)
+        self._follower = threading.Thread(target=ingesting, name="ablate-dash-follower", daemon=True)
         self._follower.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Ingest no more."""
         self._stop.set()
         if self._follower is not None:
             self._follower.join()
@@ -127,7 +127,7 @@ def _ingest(root: Path) -> str | None:
 
 def _name_roots(roots: Sequence[Path]) -> dict[str, Path]:
     """Name campaigns by the last part of their paths, or by more parts or a number if two share it."""
-    found: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for root in dict.fromkeys(roots):
         others = [other for other in roots if other != root]
         parts = 1
@@ -136,5 +136,5 @@ def _name_roots(roots: Sequence[Path]) -> dict[str, Path]:
         whole = "-".join(part.strip(os.sep) for part in root.parts[-parts:])
         name = os.fsencode(whole).decode("utf-8", "replace")  # it has to stand in addresses
         numbered = (f"{name}-{n}" for n in count(2))  # a-b is a directory, and b of a
-        found[name if name not in found else next(each for each in numbered if each not in found)] = root
-    return found
+        named[name if name not in named else next(each for each in numbered if each not in named)] = root
+    return named

@@ -11,7 +11,7 @@ from flask import Response
 
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
-from ablate.dashboards.app.frame import Looks, figure_of
+from ablate.dashboards.app.frame import Display, figure_of
 from ablate.dashboards.app.page import AppPage, Slot, SlotContent
 from ablate.dashboards.app.pages import PAGES
 from ablate.dashboards.data.formatting import split_caption
@@ -38,11 +38,11 @@ def download(engine: Engine, campaign: str, page: str, name: str, end: str, sear
     Raises Unknown if there is no such page, slot or kind of file, or the state is refused; else as slots do.
     """
     engine.campaigns.root(campaign)
-    found, slot = _find_slot(engine, page, name)
+    app_page, slot = _find_slot(engine, page, name)
     require("a slot", "file", end, _TYPES)
-    address = engine.address(campaign, found, search)
+    address = engine.address(campaign, app_page, search)
     with engine.campaigns.reading(campaign) as store:
-        view = engine.view(store, campaign, found, address, whole=True)
+        view = engine.view(store, campaign, app_page, address, whole=True)
         with logged_queries() as statements:
             shown = slot.make(view)
             own = shown.files[end]() if end in shown.files else None
@@ -55,9 +55,9 @@ def download(engine: Engine, campaign: str, page: str, name: str, end: str, sear
 
 
 def _find_slot(engine: Engine, page: str, name: str) -> tuple[AppPage, Slot]:
-    found = engine.page_named(page)
-    slots = {slot.name: slot for slot in found.slots}
-    return found, slots[require(f"page {page!r}", "slot", name, slots)]
+    app_page = engine.page_named(page)
+    slots = {slot.name: slot for slot in app_page.slots}
+    return app_page, slots[require(f"page {page!r}", "slot", name, slots)]
 
 
 def figure_at(campaign: Campaign, place: str) -> go.Figure:
@@ -75,7 +75,7 @@ def figure_at(campaign: Campaign, place: str) -> go.Figure:
 def _draw_standalone(shown: SlotContent, title: str, hide: Collection[str]) -> go.Figure:
     if shown.figure is None:
         raise Unknown(shown.message or f"{title} has no figure")
-    drawn = go.Figure(figure_of(shown, Looks(None, hide)))
+    drawn = go.Figure(figure_of(shown, Display(None, hide)))
     return standalone(drawn, title, legend=any(key.key for key in shown.legend))
 
 

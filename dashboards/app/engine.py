@@ -56,7 +56,7 @@ class _Content(NamedTuple):
     slots: Mapping[str, SlotContent]
     controls: Sequence[Control]
     values: Mapping[str, Any]  # by field of a control
-    look: frame.Looks
+    display: frame.Display
     path: str  # the address, with the fields that are not at their defaults
 
     def state(self) -> dict[str, Any]:
@@ -64,9 +64,11 @@ class _Content(NamedTuple):
         shapes = {each.field: crc32(repr(each._replace(usual=None)).encode()) for each in self.controls}
         values = {name: _plain(value) for name, value in self.values.items()}
         resets = {each.field: list(each.resets) for each in self.controls if each.resets}
-        dark = self.look.partners is not None
+        dark = self.display.partners is not None
         axes = {name: [frame.identify_axes(shown), dark] for name, shown in self.slots.items()}
-        words = {name: crc32(repr(frame.words(shown, self.look.hide)).encode()) for name, shown in self.slots.items()}
+        words = {
+            name: crc32(repr(frame.words(shown, self.display.hide)).encode()) for name, shown in self.slots.items()
+        }
         return {"values": values, "resets": resets, "shapes": shapes, "axes": axes, "words": words}
 
 
@@ -142,11 +144,11 @@ class Engine:
         """Make the view of a page; `how` is `is_refresh` and `whole`. Raises as `grid_context` and `only`."""
         styles = campaign_styles(store)
         grids = store.grids()
-        about = None
+        context = None
         if grids and (page.of == "grid" or address.grid is not None):
             grid = only("grid", address.grid or grids[0], grids, f"the campaign {campaign}")
-            about = grid_context(store, grid, styles)
-        return PageView(campaign, store, address, styles, about, **how)
+            context = grid_context(store, grid, styles)
+        return PageView(campaign, store, address, styles, context, **how)
 
     def attach(self, app: Dash) -> None:
         """Register the callbacks."""
@@ -187,12 +189,12 @@ class Engine:
             ("clicked", "data", "figure", ("clickData", "selectedData"), "clicked"),
             ("picked", "children", "table", ("selectedRows",), "picks"),
         )
-        for name, part, source, events, given in in_browser:
+        for name, part, source, events, stored in in_browser:
             app.clientside_callback(  # type: ignore[no-untyped-call]
                 ClientsideFunction("ablate", name),
                 Output({"type": name, "slot": MATCH}, part),
                 [Input({"type": source, "slot": MATCH}, event) for event in events],
-                State({"type": given, "slot": MATCH}, "data"),
+                State({"type": stored, "slot": MATCH}, "data"),
                 prevent_initial_call=True,
             )
 
@@ -250,11 +252,11 @@ class Engine:
             raise PreventUpdate  # the browser sends it in a moment
         search, controls = search or "", callback_context.inputs_list[0]
         url: Any = no_update
-        given = {each["id"]["field"]: _value(value) for each, value in zip(controls, values, strict=True)}
+        entered = {each["id"]["field"]: _value(value) for each, value in zip(controls, values, strict=True)}
         place, _ = catch_user_error(lambda: self.place(path))
         here = place if "values" in seen and seen["path"] == path else None
         if here is not None:
-            chosen = {name: value for name, value in given.items() if _plain(value) != seen["values"].get(name)}
+            chosen = {name: value for name, value in entered.items() if _plain(value) != seen["values"].get(name)}
             if chosen:
                 resets = {name: None for field in chosen for name in seen["resets"].get(field, ())}
                 search = url = write_query(replace_fields(self.address(*here, search), resets | chosen))
@@ -272,7 +274,7 @@ class Engine:
             return PageUpdate(page, top, {**now, **state}, url, moment=now["moment"] or None)
         page, state = no_update, content.state()
         if state["shapes"].keys() == seen["shapes"].keys():
-            before = {**seen, "values": {name: _plain(value) for name, value in given.items()}}
+            before = {**seen, "values": {name: _plain(value) for name, value in entered.items()}}
             _refresh(here[1], content, state, before)
         else:  # the page has other controls
             page = _parts(here[1], content)
@@ -312,8 +314,8 @@ class Engine:
         partners = dark_partners(styles) if theme == "dark" else None
         values = {each.field: value_of(each, address) for each in controls}
         path = f"/{quote(campaign)}/{page.name}{write_query(address)}"
-        look = frame.Looks(partners, address.hide, str(self.campaigns.root(campaign)))
-        return _Content(slots, controls, values, look, path)
+        display = frame.Display(partners, address.hide, str(self.campaigns.root(campaign)))
+        return _Content(slots, controls, values, display, path)
 
 
 def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None, opened: ExitStack) -> _Kept:
@@ -325,9 +327,9 @@ def _make_page(page: AppPage, view: PageView, controls: Sequence[Control] | None
 
 
 def _parts(page: AppPage, content: _Content) -> Any:
-    title = html.Div([html.H1(page.title), html.P(page.about, className="about")])
+    title = html.Div([html.H1(page.title), html.P(page.question, className="about")])
     controls = frame.controls(content.controls, content.values, page.main)
-    slots = [frame.slot(slot, content.slots[slot.name], content.path, content.look) for slot in page.slots]
+    slots = [frame.section(slot, content.slots[slot.name], content.path, content.display) for slot in page.slots]
     columns = " halves" if any(slot.half for slot in page.slots) else ""
     return html.Div(
         [html.Div([title, *controls], className="head"), *slots], className=f"parts page-{page.name}{columns}"
@@ -343,7 +345,7 @@ def _refresh(page: AppPage, content: _Content, now: Mapping[str, Any], before: M
     for slot in page.slots:
         shown = content.slots[slot.name]
         set_props(f"slot-{slot.name}", {"className": frame.class_of(slot, shown)})
-        for kind, props in frame.changes(slot, shown, content.path, content.look).items():
+        for kind, props in frame.changes(slot, shown, content.path, content.display).items():
             if kind == "words" and now["words"][slot.name] == before["words"][slot.name]:
                 continue  # a browser takes seconds to replace the schema of page SQL
             if kind == "figure" and shown.figure is not None and now["axes"][slot.name] == before["axes"][slot.name]:

@@ -37,7 +37,7 @@ _HIDDEN: Final = {"display": "none"}
 FILES: Final = (("CSV", "csv"), ("Parquet", "parquet"), ("LaTeX", "tex"), ("Markdown", "md"), ("HTML", "html"))
 
 
-class Looks(NamedTuple):
+class Display(NamedTuple):
     """How a reader wants to see figures."""
 
     partners: Mapping[str, str] | None  # dark colours by light ones; None in the light edition
@@ -46,14 +46,14 @@ class Looks(NamedTuple):
 
 
 def controls(
-    given: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None
+    offered: Sequence[Control], values: Mapping[str, Any], main: Collection[str] | None = None
 ) -> list[Component]:
     """Put the controls of a page in a row, and others than `main` below, where "More" shows them.
 
     They are shown at first if one is changed.
     """
     shown, rest, changed = [], [], False
-    for each in given:
+    for each in offered:
         value = values.get(each.field)
         known = main is None or each.kind == "hidden" or each.field in main
         if known or (each.field == "grid" and len(each.options) > 1):
@@ -125,52 +125,52 @@ def control_props(control: Control, value: Any) -> dict[str, Any]:
     return {"options": offered, **shown}
 
 
-def slot(given: Slot, shown: SlotContent, address: str, look: Looks) -> Component:
+def section(slot: Slot, shown: SlotContent, address: str, display: Display) -> Component:
     """Show a slot with its words, legend and downloads; `address` is that of the page with its state."""
-    key = f"slot-{given.name}"
-    props = changes(given, shown, address, look)
-    parts: list[Component] = [html.H2(given.title, id=f"{key}-title")]
-    parts.append(html.Div(**props["words"], id={"type": "words", "slot": given.name}, className="words"))
-    if given.kind == "figure":
-        image = {"toImageButtonOptions": {"format": "svg", "filename": given.name}}
+    key = f"slot-{slot.name}"
+    props = changes(slot, shown, address, display)
+    parts: list[Component] = [html.H2(slot.title, id=f"{key}-title")]
+    parts.append(html.Div(**props["words"], id={"type": "words", "slot": slot.name}, className="words"))
+    if slot.kind == "figure":
+        image = {"toImageButtonOptions": {"format": "svg", "filename": slot.name}}
         # the height is that of the figure, which may change
         style = {"height": "auto", "minWidth": f"{0 if shown.figure is None else least_width(shown.figure)}px"}
-        target = {"type": "figure", "slot": given.name}
+        target = {"type": "figure", "slot": slot.name}
         graph = dcc.Graph(**props["figure"], config={**CONFIG, **image}, id=target, className="plot", style=style)
-        clicked = dcc.Store(id={"type": "clicked", "slot": given.name}, data=given.sets)
+        clicked = dcc.Store(id={"type": "clicked", "slot": slot.name}, data=slot.sets)
         parts += [html.Div(graph, className="wide"), clicked]
-    elif given.kind == "table":
-        rows = [{**pick._asdict(), "row": given.row, "field": given.selects} for pick in given.picks]
-        picks = dcc.Store(id={"type": "picks", "slot": given.name}, data=rows)
-        target = {"type": "picked", "slot": given.name}
-        picked = html.Div(id=target, className="picked", role="status", hidden=not given.picks)
-        parts += [picks, picked, _grid(given, shown)]
-    parts.append(html.Div(**props["files"], id={"type": "files", "slot": given.name}, className="files"))
-    return html.Section(parts, id=key, className=class_of(given, shown), **{"aria-labelledby": f"{key}-title"})
+    elif slot.kind == "table":
+        rows = [{**pick._asdict(), "row": slot.row, "field": slot.selects} for pick in slot.picks]
+        picks = dcc.Store(id={"type": "picks", "slot": slot.name}, data=rows)
+        target = {"type": "picked", "slot": slot.name}
+        picked = html.Div(id=target, className="picked", role="status", hidden=not slot.picks)
+        parts += [picks, picked, _grid(slot, shown)]
+    parts.append(html.Div(**props["files"], id={"type": "files", "slot": slot.name}, className="files"))
+    return html.Section(parts, id=key, className=class_of(slot, shown), **{"aria-labelledby": f"{key}-title"})
 
 
-def class_of(given: Slot, shown: SlotContent) -> str:
+def class_of(slot: Slot, shown: SlotContent) -> str:
     """Return the CSS classes of a slot. Selectors with `:has` would do, and take a third of the time of a page."""
-    known = {"half": given.half, "answered": bool(shown.answer), "repeated": shown.message == AS_ABOVE}
+    known = {"half": slot.half, "answered": bool(shown.answer), "repeated": shown.message == AS_ABOVE}
     return " ".join(["slot", *(name for name, holds in known.items() if holds)])
 
 
-def changes(given: Slot, shown: SlotContent, address: str, look: Looks) -> dict[str, dict[str, Any]]:
+def changes(slot: Slot, shown: SlotContent, address: str, display: Display) -> dict[str, dict[str, Any]]:
     """Return the properties of the components of a slot that follow its content, by type of component."""
     props: dict[str, dict[str, Any]] = {
-        "words": {"children": words(shown, look.hide, is_half=given.half)},
-        "files": {"children": files(given, shown, address, look.root)},
+        "words": {"children": words(shown, display.hide, is_half=slot.half)},
+        "files": {"children": files(slot, shown, address, display.root)},
     }
-    if given.kind == "figure":
-        props["figure"] = {"figure": figure_of(shown, look)}
-    elif given.kind == "table":
+    if slot.kind == "figure":
+        props["figure"] = {"figure": figure_of(shown, display)}
+    elif slot.kind == "table":
         grid = Patch()
         grid["domLayout"] = _layout_of(shown)
         grid["pinnedTopRowData"] = shown.pinned.rows(named=True)
         rows = {
             "rowData": shown.data.rows(named=True),
             "columnDefs": columns_of(shown),
-            "style": _style_of(given, shown),
+            "style": _style_of(slot, shown),
         }
         props["table"] = {**rows, "dashGridOptions": grid}
     return props
@@ -199,15 +199,15 @@ def _keep_units(text: str) -> str:
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def _key(given: Key, *, shown: bool) -> Component:
-    box = html.I(className="swatch", style={"--light": given.style.color, "--dark": given.style.dark})
-    inner = [swatch(given.style) if given.key else box, html.Span(given.name, className="name")]
-    if given.note:
-        inner.append(html.Span(given.note, className="note"))
-    if not given.key:
+def _key(entry: Key, *, shown: bool) -> Component:
+    box = html.I(className="swatch", style={"--light": entry.style.color, "--dark": entry.style.dark})
+    inner = [swatch(entry.style) if entry.key else box, html.Span(entry.name, className="name")]
+    if entry.note:
+        inner.append(html.Span(entry.note, className="note"))
+    if not entry.key:
         return html.Span(inner, className="key")
     return html.Button(
-        inner, type="button", className="key", **{"aria-pressed": str(shown).lower(), "data-key": given.key}
+        inner, type="button", className="key", **{"aria-pressed": str(shown).lower(), "data-key": entry.key}
     )
 
 
@@ -221,15 +221,15 @@ def swatch(style: Style) -> Component:
     return html.Span(pictures)
 
 
-def figure_of(shown: SlotContent, look: Looks) -> dict[str, Any]:
+def figure_of(shown: SlotContent, display: Display) -> dict[str, Any]:
     """Return the figure of a slot as data; an empty one if it has none."""
     if shown.figure is None:  # ten pixels: less than that is none to plotly, which then takes 450
         axis, clear = {"visible": False}, "#00000000"
         layout = {"height": 10, "margin": {"t": 0, "b": 0}, "xaxis": axis, "yaxis": axis}
         return {"data": [], "layout": layout | {"paper_bgcolor": clear, "plot_bgcolor": clear}}
     own = dark_partners([key.style for key in shown.legend])
-    drawn = recolour(shown.figure, None if look.partners is None else {**own, **look.partners})
-    off = {each.key for each in shown.legend if each.name in look.hide}
+    drawn = recolour(shown.figure, None if display.partners is None else {**own, **display.partners})
+    off = {each.key for each in shown.legend if each.name in display.hide}
     for trace in drawn["data"]:
         trace["visible"] = trace.get("legendgroup") not in off
     for axis in _axes(drawn["layout"]).values():
@@ -283,7 +283,7 @@ def _make_automatic(axis: dict[str, Any]) -> None:
     axis |= {"autorange": True, "autorangeoptions": {"include": ends, "clipmin": ends[0], "clipmax": ends[1]}}
 
 
-def _grid(given: Slot, shown: SlotContent) -> Component:
+def _grid(slot: Slot, shown: SlotContent) -> Component:
     grid_options = {
         "animateRows": False,
         "ensureDomOrder": True,
@@ -293,19 +293,19 @@ def _grid(given: Slot, shown: SlotContent) -> Component:
         "suppressFieldDotNotation": True,  # names of measurements have dots
         "domLayout": _layout_of(shown),
         "pinnedTopRowData": shown.pinned.rows(named=True),
-        **({"rowSelection": {"mode": "multiRow"}} if given.picks else {}),
+        **({"rowSelection": {"mode": "multiRow"}} if slot.picks else {}),
     }
     return AgGrid(
         rowData=shown.data.rows(named=True),
         columnDefs=columns_of(shown),
         **({"selectedRows": {"ids": list(shown.selected)}} if shown.selected else {}),
-        **({"getRowId": f"params.data.{given.row}"} if given.row else {}),
-        **({"eventListeners": {"sortChanged": [f"ablateSort(params, {given.sorts!r})"]}} if given.sorts else {}),
-        id={"type": "table", "slot": given.name},
+        **({"getRowId": f"params.data.{slot.row}"} if slot.row else {}),
+        **({"eventListeners": {"sortChanged": [f"ablateSort(params, {slot.sorts!r})"]}} if slot.sorts else {}),
+        id={"type": "table", "slot": slot.name},
         dashGridOptions=grid_options,
         defaultColDef={"sortable": True, "filter": True, "resizable": True},
         className="ag-theme-quartz",
-        style=_style_of(given, shown),
+        style=_style_of(slot, shown),
     )
 
 
@@ -330,20 +330,20 @@ def _layout_of(shown: SlotContent) -> str:
     return "autoHeight" if shown.data.height <= FEW_ROWS else "normal"
 
 
-def _style_of(given: Slot, shown: SlotContent) -> dict[str, Any]:
+def _style_of(slot: Slot, shown: SlotContent) -> dict[str, Any]:
     """Set the height of a table, and its width if no column grows; hide it if it has no columns."""
     widths = [_add_width(column, shown.data).get("width") for column in shown.columns]
-    fixed = None if None in widths or given.picks else f"{sum(filter(None, widths)) + _BORDERS}px"
+    fixed = None if None in widths or slot.picks else f"{sum(filter(None, widths)) + _BORDERS}px"
     height = None if shown.data.height <= FEW_ROWS else "max(480px, 68vh)"
     return {"height": height, "maxWidth": fixed, **({} if shown.columns else _HIDDEN)}
 
 
-def files(given: Slot, shown: SlotContent, address: str, root: str) -> list[Component]:
+def files(slot: Slot, shown: SlotContent, address: str, root: str) -> list[Component]:
     """Link the data of a slot, its SQL, its figure and the Python that draws it; a message has only its SQL."""
-    if given.kind == "words":
+    if slot.kind == "words":
         return []
     path, mark, search = address.partition("?")
-    start, tail = f"/files{path}/{given.name}", f"{mark}{search}"
+    start, tail = f"/files{path}/{slot.name}", f"{mark}{search}"
     drawn = shown.figure is not None
     bare = not drawn and shown.data.is_empty() and not shown.parts
     frames = [
@@ -357,10 +357,10 @@ def files(given: Slot, shown: SlotContent, address: str, root: str) -> list[Comp
     if drawn:
         source = {"data-figure": f"{start}.json{tail}"}
         links += [html.Button(end.upper(), type="button", **{"data-image": end}, **source) for end in ("png", "svg")]
-        place = f"{path.split('/', 2)[2]}/{given.name}{tail}"
+        place = f"{path.split('/', 2)[2]}/{slot.name}{tail}"
         code = f"from ablate import Campaign, dashboard_figure\n\ndashboard_figure(Campaign({root!r}), {place!r})\n"
-        about = "Copy the Python that draws this figure"
-        links.append(html.Button("Copy Python", type="button", title=about, **{"data-copy": code}))
+        tooltip = "Copy the Python that draws this figure"
+        links.append(html.Button("Copy Python", type="button", title=tooltip, **{"data-copy": code}))
     return [*frames, html.Span("Download: ", className="note"), *links]
 
 

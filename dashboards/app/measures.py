@@ -37,11 +37,11 @@ def judged_by(view: PageView) -> GridMeasure:
 
     Raises NotFoundError if no finished run has the named one; SpecError if the grid has none and none is named.
     """
-    about, wanted, better = grid_of(view), view.address.measure, view.address.better
+    context, wanted, better = grid_of(view), view.address.measure, view.address.better
     changes = {} if better is None else {"better": better}
     if wanted is None:
-        return measure_of(view.store, about.grid, changes)
-    return find_measure(view.store, about.grid, wanted, changes)
+        return measure_of(view.store, context.grid, changes)
+    return find_measure(view.store, context.grid, wanted, changes)
 
 
 def warn_of_guess(view: PageView) -> str:
@@ -75,9 +75,9 @@ def columns(view: PageView) -> dict[str, str]:
 
 def controls(view: PageView) -> tuple[Control, Control]:
     """Pickers of the measure and of its direction."""
-    about = grid_of(view)
-    known = measurements(view.store, about.grid)
-    own = about.measure
+    context = grid_of(view)
+    known = measurements(view.store, context.grid)
+    own = context.measure
     usual = None if own is None else text_of(own.name, own.point)
     if usual is not None and usual not in known:  # its point leaves out coordinates that do not vary
         usual = next((text for text, (name, at) in known.items() if own and is_of(own, name, at)), None)

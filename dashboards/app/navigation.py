@@ -45,7 +45,7 @@ def top(
             each.title,
             href=f"/{quote(here)}/{each.name}",
             className="here" if each.name == page else "",
-            title=f"{each.about} (g {each.letter})",
+            title=f"{each.question} (g {each.letter})",
             **({"aria-current": "page"} if each.name == page else {}),
         )
         for each in pages

@@ -30,17 +30,17 @@ class PageView(NamedTuple):
     store: Store
     address: Any  # has the page's own class of `Address`
     styles: Mapping[str, Style]  # from `campaign_styles`: of cells by key, of operators by name
-    about: GridContext | None  # the shown grid; None while the campaign has none
+    context: GridContext | None  # the shown grid; None while the campaign has none
     is_refresh: bool = False  # true if new results refresh the open page
     whole: bool = False  # true for a file, which has all rows; a page has room for fewer
 
 
 def grid_of(view: PageView) -> GridContext:
     """Return the shown grid. Raises Unknown if the campaign has none, EnvironmentProblem if none is read yet."""
-    if view.about is None:
+    if view.context is None:
         view.store.require_read(view.store.layout.grid_names())
         raise Unknown("this campaign has no grid yet; `ablate run` makes one")
-    return view.about
+    return view.context
 
 
 class Key(NamedTuple):
@@ -52,9 +52,9 @@ class Key(NamedTuple):
     note: str = ""  # text beside the name, such as the number of runs
 
 
-def cell_key(look: CellLook, cell: str) -> Key:
+def cell_key(appearance: CellLook, cell: str) -> Key:
     """Make the entry of a cell."""
-    return Key(look.styles[cell], look.names[cell], cell)
+    return Key(appearance.styles[cell], appearance.names[cell], cell)
 
 
 AS_ABOVE = "As above."
@@ -132,7 +132,7 @@ class AppPage(NamedTuple):
     name: str  # its part of the address
     title: str
     letter: str  # the key that opens it after `g`
-    about: str  # the question that it answers
+    question: str  # that it answers
     address: type[Address]
     controls: Callable[[PageView], Sequence[Control]]  # controls beside the one for the grid
     slots: Sequence[Slot]
@@ -159,7 +159,7 @@ def memoise(find: Callable[[PageView], T]) -> Callable[[PageView], T]:
 
     @wraps(find)
     def look_up(view: PageView) -> T:
-        key = (find, view.about and view.about.grid, view.address)
+        key = (find, view.context and view.context.grid, view.address)
         return remember(view.store, key, lambda: find(view))
 
     return look_up

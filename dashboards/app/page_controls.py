@@ -14,10 +14,10 @@ def page_controls(page: AppPage, view: PageView) -> Sequence[Control]:
     """List the controls of a page: the grid if there are several, those of the page, and the hidden legends."""
     if page.of == "campaign":
         return (*page.controls(view), _LEGEND)
-    if view.about is None:
+    if view.context is None:
         return ()
     known = view.store.grids()
-    grid = Control("grid", "Grid", "choice", options(known), usual=view.about.grid)
+    grid = Control("grid", "Grid", "choice", options(known), usual=view.context.grid)
     return (*((grid,) if len(known) > 1 or view.address.grid else ()), *page.controls(view), _LEGEND)
 
 

@@ -114,9 +114,9 @@ def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S
     Raises Unknown at a limit of time, memory or size; else as `Store.sql`.
     """
     at = datetime.now()
-    about = {"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most}
+    request = {"root": os.fsdecode(store.layout.root.resolve()), "query": query, "most": most}
     with TemporaryDirectory(prefix="ablate-query-") as spill:  # the engine cannot clean up when it is killed
-        asked = json.dumps({**about, "spill": spill})
+        asked = json.dumps({**request, "spill": spill})
         with SPARE.take() as process:
             assert process.stdout is not None
             process.stdout.readline()  # the limit of time is the query's: a busy machine may start Python slowly
@@ -133,10 +133,10 @@ def run_in_process(store: Store, query: str, most: int, limit_s: float = LIMIT_S
     if process.returncode:
         raise RuntimeError(f"the process of a query failed: {errors.decode('utf-8', 'replace')}")
     head, _, body = out.partition(b"\n")
-    found = json.loads(head)
-    if "error" in found:
-        raise _ERRORS.get(found["error"], StoreError)(found["text"])
-    return QueryAnswer(pl.read_ipc(io.BytesIO(body)), found["took_s"], at)
+    reply = json.loads(head)
+    if "error" in reply:
+        raise _ERRORS.get(reply["error"], StoreError)(reply["text"])
+    return QueryAnswer(pl.read_ipc(io.BytesIO(body)), reply["took_s"], at)
 
 
 def _too_long(limit_s: float) -> str:

@@ -28,9 +28,9 @@ UNDEFINED: Final = "undefined"  # the group of runs that lack what they are grou
 _FIXED: Final = {CELL: "g.cell", TRIAL: "g.trial", "seed": "g.seed::VARCHAR"}
 
 
-def list_axes(about: GridContext) -> list[str]:
+def list_axes(context: GridContext) -> list[str]:
     """Names of the axes of a grid."""
-    return [str(axis["name"]) for axis in about.header["axes"]]
+    return [str(axis["name"]) for axis in context.header["axes"]]
 
 
 def list_fields(store: Store, grid: str) -> list[str]:
@@ -45,16 +45,16 @@ def list_fields(store: Store, grid: str) -> list[str]:
     return [path for path in paths if path != "seed" and len({each.get(path) for each in flats}) > 1]
 
 
-def group_sql(about: GridContext, by: Sequence[str]) -> str:
+def group_sql(context: GridContext, by: Sequence[str]) -> str:
     """SQL for the group of a trial, of columns of g (`grid_trial`) and t (`trial`). Raises Unknown for other names.
 
     Several fields are joined without those that the trial lacks; a field that some trials lack is named with its level.
     """
-    parts = {name: _value(about, name) for name in by or (CELL,)}
+    parts = {name: _value(context, name) for name in by or (CELL,)}
     if len(parts) > 1:
         lack = ", ".join(f"bool_or({value} IS NULL)" for value in parts.values())
         rows = f"SELECT {lack} FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid"
-        lacking = about.store.sql(rows, {"grid": about.grid}).row(0)
+        lacking = context.store.sql(rows, {"grid": context.grid}).row(0)
         named = [
             f"{quoting.text(f'{name}=')} || {value}" if lacks else value
             for (name, value), lacks in zip(parts.items(), lacking, strict=True)
@@ -63,8 +63,8 @@ def group_sql(about: GridContext, by: Sequence[str]) -> str:
     return f"coalesce({next(iter(parts.values()))}, {quoting.text(UNDEFINED)})"
 
 
-def _value(about: GridContext, name: str) -> str:
-    known = list_axes(about)
+def _value(context: GridContext, name: str) -> str:
+    known = list_axes(context)
     if name in known:
         path, column = quoting.member(name), "g.axes"
     elif name in _FIXED:
@@ -73,42 +73,42 @@ def _value(about: GridContext, name: str) -> str:
         steps = (f"[{step}]" if step.isdecimal() else f'."{step}"' for step in name.replace('"', "").split("."))
         path, column = "$" + "".join(steps), "t.spec"
         there = f"SELECT count(t.spec->>{quoting.text(path)}) FROM grid_trial g JOIN trial t USING (trial)"
-        if not about.store.sql(f"{there} WHERE g.grid = $grid", {"grid": about.grid}).item():
+        if not context.store.sql(f"{there} WHERE g.grid = $grid", {"grid": context.grid}).item():
             rest = "any dotted path of their specs"
             raise Unknown(
-                f"runs of {about.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
+                f"runs of {context.grid!r} have no {name!r}; there are {', '.join([*_FIXED, *known])}, and {rest}"
             )
     return f"({column}->>{quoting.text(path)})"
 
 
-def name_groups(about: GridContext, by: Sequence[str], found: pl.DataFrame) -> dict[str, str]:
-    """Name the groups of `found`, the frame of `figures.training.groups`, by `series`."""
-    rows = found.select("series", "cell", "seed").iter_rows()
+def name_groups(context: GridContext, by: Sequence[str], groups: pl.DataFrame) -> dict[str, str]:
+    """Name `groups`, the frame of `figures.training.groups`, by `series`."""
+    rows = groups.select("series", "cell", "seed").iter_rows()
     if tuple(by) in ((), (CELL,)):
-        return {series: about.look.names[cell] for series, cell, _ in rows}
+        return {series: context.look.names[cell] for series, cell, _ in rows}
     if tuple(by) == (TRIAL,):
-        return {series: f"{about.look.names[cell]}{BETWEEN}seed {seed}" for series, cell, seed in rows}
+        return {series: f"{context.look.names[cell]}{BETWEEN}seed {seed}" for series, cell, seed in rows}
     return {series: series for series, _, _ in rows}
 
 
-def style_groups(about: GridContext, found: pl.DataFrame, styles: Mapping[str, Style]) -> dict[str, Style]:
-    """How the groups of `found` look, which are all there are: as everywhere if each is of one cell, or an operator.
+def style_groups(context: GridContext, groups: pl.DataFrame, styles: Mapping[str, Style]) -> dict[str, Style]:
+    """How `groups` look, which are all there are: as everywhere if each is of one cell, or an operator.
 
     Several groups of a cell, such as its runs, differ by their dashes.
     """
-    keys, cells = found["series"].to_list(), found["cells"].to_list()
+    keys, cells = groups["series"].to_list(), groups["cells"].to_list()
     if all(len(each) == 1 for each in cells):
         turns: dict[str, Iterator[int]] = defaultdict(count_from)
         return {key: vary_dash(styles[cell], next(turns[cell])) for key, (cell,) in zip(keys, cells, strict=True)}
-    return name_styles(keys, styles, baseline_group(about, found))
+    return name_styles(keys, styles, baseline_group(context, groups))
 
 
-def baseline_group(about: GridContext, found: pl.DataFrame, group: str | None = None) -> str | None:
+def baseline_group(context: GridContext, groups: pl.DataFrame, group: str | None = None) -> str | None:
     """The group with the baseline's runs; if each cell has its own baseline, that of the only cell of `group`."""
-    several: Mapping[str, str] = about.header.get("baselines") or {}
-    cells_of = dict(found.select("series", "cells").iter_rows())
+    several: Mapping[str, str] = context.header.get("baselines") or {}
+    cells_of = dict(groups.select("series", "cells").iter_rows())
     own = cells_of.get(group, ())
-    baseline = (several.get(own[0]) if len(own) == 1 else None) or about.baseline
+    baseline = (several.get(own[0]) if len(own) == 1 else None) or context.baseline
     holds = [series for series, cells in cells_of.items() if baseline in cells]
     return str(holds[0]) if holds else None
 
@@ -125,8 +125,8 @@ class GroupedAddress(Address):
 class RunGroups(NamedTuple):
     """The chosen runs and their groups."""
 
-    given: Grouped
-    found: pl.DataFrame  # as `groups`, that of the baseline first, then in the grid's order
+    grouping: Grouped
+    groups: pl.DataFrame  # as `groups`, that of the baseline first, then in the grid's order
     keep: list[str]
     names: dict[str, str]
     styles: dict[str, Style]
@@ -141,36 +141,36 @@ def by_of(view: PageView) -> tuple[str, ...]:
 
 def run_groups(view: PageView) -> RunGroups:
     """The groups of a view whose address is a `GroupedAddress`. Raises Unknown for runs and groups not there."""
-    about, by = grid_of(view), by_of(view)
+    context, by = grid_of(view), by_of(view)
     runs = _runs(view)
-    given = Grouped(about.grid, group_sql(about, by), runs, view.address.failed or bool(runs))
-    place = {cell.cell: i for i, cell in enumerate(about.cells)}
-    found = groups(view.store, given)  # in the order of the plan, which is shuffled on purpose
-    first = [min(place[cell] for cell in cells) for cells in found["cells"]]
-    found = found.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
-    names = name_groups(about, by, found)
-    keep, why = _keep_groups(view, about, found, names)
-    return RunGroups(given, found, keep, names, style_groups(about, found, view.styles), why)
+    grouping = Grouped(context.grid, group_sql(context, by), runs, view.address.failed or bool(runs))
+    place = {cell.cell: i for i, cell in enumerate(context.cells)}
+    frame = groups(view.store, grouping)  # in the order of the plan, which is shuffled on purpose
+    first = [min(place[cell] for cell in cells) for cells in frame["cells"]]
+    frame = frame.with_columns(pl.Series("place", first, pl.Int64)).sort("place", maintain_order=True).drop("place")
+    names = name_groups(context, by, frame)
+    keep, why = _keep_groups(view, context, frame, names)
+    return RunGroups(grouping, frame, keep, names, style_groups(context, frame, view.styles), why)
 
 
 def _runs(view: PageView) -> list[str]:
     keys: list[str] = []
     for begins in view.address.run:
-        found = view.store.sql(
+        trials = view.store.sql(
             "SELECT trial FROM grid_trial WHERE grid = $grid AND starts_with(trial, $begins)",
             {"grid": grid_of(view).grid, "begins": begins},
         )["trial"].to_list()
-        if len(found) != 1:
-            raise Unknown(f"run={begins!r} names one run of {grid_of(view).grid!r}; {len(found)} begin so")
-        keys += found
+        if len(trials) != 1:
+            raise Unknown(f"run={begins!r} names one run of {grid_of(view).grid!r}; {len(trials)} begin so")
+        keys += trials
     return keys
 
 
 def _keep_groups(
-    view: PageView, about: GridContext, found: pl.DataFrame, names: dict[str, str]
+    view: PageView, context: GridContext, groups: pl.DataFrame, names: dict[str, str]
 ) -> tuple[list[str], str]:
     """Which groups are shown, and a sentence that says which where it is not all."""
-    keys: list[str] = found["series"].to_list()
+    keys: list[str] = groups["series"].to_list()
     wanted, cells = view.address.show, by_of(view) in ((), (CELL,))
     if wanted and wanted != ("*",):
         by_name = {name: key for key, name in names.items()}
@@ -181,10 +181,12 @@ def _keep_groups(
     if len(keys) <= most:
         return keys, ""
     if cells:
-        known = None if about.measure is None else averages(about.store, about.grid, about.measure)
-        best = about.drawn if not wanted else worth_drawing(about.cells, about.baselines, known, about.measure, most)
-        return [key for key in best if key in set(keys)], describe_selection(about, best)
-    base = baseline_group(about, found)
+        best, measure = context.drawn, context.measure
+        if wanted:
+            known = None if measure is None else averages(context.store, context.grid, measure)
+            best = worth_drawing(context.cells, context.baselines, known, measure, most)
+        return [key for key in best if key in set(keys)], describe_selection(context, best)
+    base = baseline_group(context, groups)
     first = [key for key in keys if key != base][: most - (base is not None)]
     kept = [key for key in keys if key == base or key in set(first)]
     return kept, f" Shown: {names[base] + ' and ' if base else ''}the first {len(first)} of {len(keys)} groups."
@@ -192,26 +194,26 @@ def _keep_groups(
 
 def cells_control(view: PageView) -> Control:
     """Make the control for the field `cells`: names of cells."""
-    about = grid_of(view)
-    names = [about.look.names[cell.cell] for cell in about.cells]
+    context = grid_of(view)
+    names = [context.look.names[cell.cell] for cell in context.cells]
     return Control("cells", "Cells", "choices", options(names), "Nothing chosen: the baseline and the best")
 
 
 def chosen_cells(view: PageView) -> Sequence[str]:
     """Keys of the cells of the address, in the grid's order. Raises Unknown."""
-    about = grid_of(view)
+    context = grid_of(view)
     if not view.address.cells:
-        return about.drawn
-    known = {about.look.names[cell.cell]: cell for cell in about.cells}
+        return context.drawn
+    known = {context.look.names[cell.cell]: cell for cell in context.cells}
     for name in view.address.cells:
-        require(f"grid {about.grid!r}", "cell", name, known)
+        require(f"grid {context.grid!r}", "cell", name, known)
     return [cell.cell for name, cell in known.items() if name in view.address.cells]
 
 
 def chosen_words(view: PageView) -> str:
     """A sentence that says which cells are shown, where it is not all of them."""
-    about, cells = grid_of(view), chosen_cells(view)
+    context, cells = grid_of(view), chosen_cells(view)
     if not view.address.cells:
-        return describe_selection(about, cells)
-    names = join_words([about.look.names[cell] for cell in cells])
-    return f" Shown: {names}, as chosen, of {len(about.cells)} cells."
+        return describe_selection(context, cells)
+    names = join_words([context.look.names[cell] for cell in cells])
+    return f" Shown: {names}, as chosen, of {len(context.cells)} cells."

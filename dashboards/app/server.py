@@ -184,11 +184,11 @@ def _policy(app: Dash) -> str:
 
 def _file(engine: Engine) -> Callable[[str, str, str, str], Response]:
     def answer(campaign: str, page: str, name: str, end: str) -> Response:
-        found, problem = catch_user_error(lambda: download(engine, campaign, page, name, end, _search()))
-        if found is None:
+        response, problem = catch_user_error(lambda: download(engine, campaign, page, name, end, _search()))
+        if response is None:
             inside = end in IN_PAGE  # a sentence there is an answer
             return Response(text(problem) if inside else problem, 200 if inside else 404, mimetype="text/plain")
-        return found
+        return response
 
     return answer
 
@@ -227,8 +227,8 @@ def _is_of_another_page() -> bool:
     return site in ("cross-site", "same-site") and not (is_link and not request.path.startswith("/files/"))
 
 
-def _is_same(given: str | None, token: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+def _is_same(sent: str | None, token: str) -> bool:
+    return sent is not None and hmac.compare_digest(sent.encode(), token.encode())
 
 
 def _cookie() -> str:

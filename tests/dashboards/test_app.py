@@ -71,7 +71,7 @@ def test_new_results_keep_the_zoom_and_what_the_legend_hides(page: Page, site: S
     for seeds in (5, 6):
         finished = set(product(NAMES, range(seeds - 1)))
         write_campaign(site.roots[0], operators=NAMES, seeds=range(seeds), pending=finished, steps=24)
-        site.campaigns.look()
+        site.campaigns.ingest()
         page.wait_for_function(
             "(n) => document.querySelector('.slot .caption').innerText.includes(`n up to ${n}`)", arg=seeds
         )

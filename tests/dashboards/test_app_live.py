@@ -22,7 +22,7 @@ class Live:
     def write(self, seeds: int = 2, **how: Any) -> Campaign:
         given = {"operators": ("softmax", "SSA"), "seeds": range(seeds), "steps": 4} | how
         written = write_campaign(self.root, **given)
-        self.site.campaigns.look()
+        self.site.campaigns.ingest()
         return written
 
 

@@ -23,7 +23,7 @@ from ablate import Campaign, dashboard_figure
 from ablate.dashboards.app.address import MOVED, Address, read, replace_fields, save, saved_views, write_query
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
-from ablate.dashboards.app.frame import Looks, change_figure, figure_of, identify_axes
+from ablate.dashboards.app.frame import Display, change_figure, figure_of, identify_axes
 from ablate.dashboards.app.page import PageView, Slot, SlotContent
 from ablate.dashboards.app.pages import PAGES
 from ablate.dashboards.app.server import make_app
@@ -108,7 +108,7 @@ def test_a_campaign_that_goes_away_while_it_is_open_says_so(runs: Path, tmp_path
     assert "Trials" in show([], "/gone/overview", campaigns)
     shutil.rmtree(root)
     assert "There is no campaign in" in show([], "/gone/overview", campaigns)
-    campaigns.look()
+    campaigns.ingest()
     assert "There is no campaign in" in str(campaigns.describe("gone").problem)
     assert not root.exists()
 
@@ -276,7 +276,7 @@ def test_what_is_opened_in_a_page_has_no_markup_of_its_own(campaigns: Campaigns)
 def test_an_axis_follows_new_results_until_the_reader_zooms() -> None:
     figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 100])).update_layout(xaxis={"type": "linear", "range": [0, 3]})
     figure.update_layout(yaxis={"type": "log", "range": [0, 2]})
-    layout = figure_of(SlotContent(figure), Looks(None))["layout"]
+    layout = figure_of(SlotContent(figure), Display(None))["layout"]
     assert [layout[axis]["autorangeoptions"]["include"] for axis in ("xaxis", "yaxis")] == [(0, 3), (1, 100)]
     assert "range" not in layout["xaxis"]
     changed = change_figure({"data": [], "layout": {**layout, "yaxis": {"range": [3, -1]}}}).to_plotly_json()

@@ -147,10 +147,10 @@ def test_lost_lines_of_a_plan_are_said_on_every_page_and_in_the_report(tmp_path:
     root = tmp_path / "runs"
     plan = write_campaign(root, operators=("softmax", "SSA"), seeds=range(5), steps=4).layout.grid_trials("quickstart")
     campaigns = Campaigns([root])
-    campaigns.look()
+    campaigns.ingest()
     assert campaigns.describe("runs").warnings == []
     plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:7]))
-    campaigns.look()
+    campaigns.ingest()
     said = "plan of quickstart has 10 trials, and 7 can be read"
     assert any(said in each for each in campaigns.describe("runs").warnings)
     assert "Incomplete results" in str(live(campaigns.describe("runs"), "runs"))

@@ -165,7 +165,7 @@ def test_what_is_selected_is_taken_to_other_pages_and_outlives_new_results(
         chosen = page.locator(".picked a", has_text="What differs between these (2)")
         before = chosen.get_attribute("href")
         write_campaign(root, operators=("softmax", "SSA"), seeds=range(2), steps=4)
-        site.campaigns.look()
+        site.campaigns.ingest()
         page.wait_for_function("() => document.querySelector('.slot .answer').innerText.includes('4 done')")
         assert page.locator(".ag-row-selected[row-index]").count() >= 2
         assert chosen.get_attribute("href") == before

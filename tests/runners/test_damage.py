@@ -243,7 +243,7 @@ def ask_status(root: Path) -> Said:
 def ask_dashboard(root: Path) -> Said:
     """Read the header of every page, and verdicts, progress and damage of the page Overview."""
     campaigns = Campaigns([root])
-    campaigns.look()
+    campaigns.ingest()
     report = campaigns.describe(root.name)
     found, problem = catch_user_error(lambda: seen(root, OVERVIEW, "?grid=small", ["verdicts", "progress", "left-out"]))
     slots = found.slots if found else {}

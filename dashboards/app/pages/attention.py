@@ -39,10 +39,10 @@ class AttentionSelection(NamedTuple):
 @memoise
 def _runs(view: PageView) -> pl.DataFrame:
     """List trials with the probe and the names of their cells; chosen, finished, and of these the best cells first."""
-    about = grid_of(view)
-    cell, names, base = pl.col("cell"), dict(about.look.names), dict(about.baselines)
-    places = {cell.cell: i for i, cell in enumerate(about.cells)}
-    found = with_artefacts(view.store, about.grid, _KIND).with_columns(
+    context = grid_of(view)
+    cell, names, base = pl.col("cell"), dict(context.look.names), dict(context.baselines)
+    places = {cell.cell: i for i, cell in enumerate(context.cells)}
+    trials = with_artefacts(view.store, context.grid, _KIND).with_columns(
         cell.replace_strict(names, default=None, return_dtype=pl.String).alias("name"),
         cell.replace_strict(base, default=None, return_dtype=pl.String).alias("baseline"),
         cell.replace_strict(places, default=None, return_dtype=pl.Int64).alias("place"),
@@ -50,7 +50,7 @@ def _runs(view: PageView) -> pl.DataFrame:
     )
     is_baseline = cell.is_in([*base.values()])
     left_out = ~pl.col("name").is_in(view.address.cells)
-    return found.sort(left_out, pl.col("state") != State.DONE, is_baseline, "rank", "place", "seed", nulls_last=True)
+    return trials.sort(left_out, pl.col("state") != State.DONE, is_baseline, "rank", "place", "seed", nulls_last=True)
 
 
 def _places_by_measure(view: PageView) -> dict[str, int]:
@@ -65,17 +65,17 @@ def _places_by_measure(view: PageView) -> dict[str, int]:
 
 def _select_run(view: PageView) -> AttentionSelection:
     """Choose the run and its files. Raises Unknown if there is no such run, or it has none."""
-    about, address, runs = grid_of(view), view.address, _runs(view)
+    context, address, runs = grid_of(view), view.address, _runs(view)
     if runs.is_empty():
         raise Unknown(
-            f"no trial of {about.grid!r} keeps attention maps; list the probe in its spec: "
+            f"no trial of {context.grid!r} keeps attention maps; list the probe in its spec: "
             "Trial(probing=Probing(probes=(AttentionMaps(sequences=2), ...)))"
         )
     for field, column in (("cell", "name"), ("seed", "seed")):
         wanted = getattr(address, field)
         if wanted is not None:
             known = runs.sort("place")[column].unique(maintain_order=True).to_list()
-            require(f"{about.grid!r} with attention maps", field, wanted, known)
+            require(f"{context.grid!r} with attention maps", field, wanted, known)
             runs = runs.filter(pl.col(column) == wanted)
     for trial, name, seed in runs.select("trial", "name", "seed").head(8).iter_rows():
         files = artefacts(view.store, trial)
@@ -89,10 +89,10 @@ def _select_run(view: PageView) -> AttentionSelection:
 @memoise
 def _maps(view: PageView) -> tuple[AttentionSelection, Maps]:
     selection = _select_run(view)
-    found = view.store.sql(
+    spec = view.store.sql(
         "SELECT (spec->'$.task')::VARCHAR FROM trial WHERE trial = $trial", {"trial": selection.trial}
     )
-    task = dict(json.loads(found.item() or "{}"))
+    task = dict(json.loads(spec.item() or "{}"))
     return selection, attention.read_maps(view.store, selection.files, selection.step, view.address.sequence, task)
 
 
@@ -152,8 +152,8 @@ def draw_other_map(view: PageView) -> SlotContent:
 def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     """Return the layer and head of the address, else those that differ most. Raises Unknown for a missing one."""
     if view.address.head is None:
-        found = _farthest(view, maps)
-        return (maps.layers[0], 0) if found is None else found[1:3]
+        farthest = _farthest(view, maps)
+        return (maps.layers[0], 0) if farthest is None else farthest[1:3]
     said = view.address.head
     layer, _, head = said.partition(".")
     if not (layer.isdigit() and head.isdigit() and int(layer) in maps.layers and int(head) < maps.weights.shape[1]):
@@ -168,15 +168,15 @@ def _farthest(view: PageView, maps: Maps) -> tuple[str, int, int, float] | None:
     """Find the head that differs most from the other cell: its name, and as `attention.farthest`; None without one."""
     other, _ = catch_user_error(lambda: _other_view(view))
     shown, _ = catch_user_error(lambda: other and _maps(other))
-    found = shown and attention.farthest(maps, shown[1])
-    return (shown[0].cell, *found) if shown and found else None
+    farthest = shown and attention.farthest(maps, shown[1])
+    return (shown[0].cell, *farthest) if shown and farthest else None
 
 
 def _answer(view: PageView, maps: Maps, heads: pl.DataFrame) -> str:
     """Name the head that differs most from the other cell, and the one that looks most at the first token."""
     lines = []
-    if found := _farthest(view, maps):
-        name, layer, head, apart = found
+    if farthest := _farthest(view, maps):
+        name, layer, head, apart = farthest
         lines.append(
             f"Layer {layer}, head {head} differs most from {name}: on average, the weights of a query differ by "
             f"{number(apart)} in total."

@@ -53,15 +53,16 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
 
     Raises Unknown if there is no grid yet, or no such measurement; SpecError if it has no measure or baseline.
     """
-    found, kept = _judge_cells(view).rows, kept_cells(view)
-    return grid_of(view), measures.judged_by(view), found if kept is None else found.filter(pl.col("cell").is_in(kept))
+    verdicts, kept = _judge_cells(view).rows, kept_cells(view)
+    verdicts = verdicts if kept is None else verdicts.filter(pl.col("cell").is_in(kept))
+    return grid_of(view), measures.judged_by(view), verdicts
 
 
 @memoise
 def _judge_cells(view: PageView) -> JudgedGrid:
-    about, measure = grid_of(view), measures.judged_by(view)._asdict()
-    found = judge(view.store, about.grid, baseline=view.address.baseline, measure=measure)
-    return found._replace(rows=in_order(found.rows, [cell.cell for cell in about.cells]))
+    context, measure = grid_of(view), measures.judged_by(view)._asdict()
+    judged = judge(view.store, context.grid, baseline=view.address.baseline, measure=measure)
+    return judged._replace(rows=in_order(judged.rows, [cell.cell for cell in context.cells]))
 
 
 def checks_of(view: PageView) -> captions.Checks:
@@ -82,32 +83,32 @@ def _baseline(view: PageView) -> str:
 
 def _baseline_name(view: PageView) -> str:
     """Return the name of the baseline in sentences about all cells."""
-    about = grid_of(view)
-    named = about.baseline_name if view.address.baseline is None else None
-    return named or about.look.names[_baseline(view)]
+    context = grid_of(view)
+    named = context.baseline_name if view.address.baseline is None else None
+    return named or context.look.names[_baseline(view)]
 
 
 def _chosen(view: PageView) -> tuple[str, str]:
     """Return the keys of the cell that is compared closely and of its baseline. Raises Unknown for the baseline."""
-    about, measure, found = judge_view(view)
+    context, measure, verdicts = judge_view(view)
     if view.address.cell is None:
-        if found.is_empty():
+        if verdicts.is_empty():
             raise Unknown("the grid has no cell beside the baseline")
-        cell = str((captions.find_lead(found, measure) or found.row(0, named=True))["cell"])
+        cell = str((captions.find_lead(verdicts, measure) or verdicts.row(0, named=True))["cell"])
     else:
-        cell = baseline_of(view.store, about.grid, view.address.cell)
+        cell = baseline_of(view.store, context.grid, view.address.cell)
     compared = _runs_of(view)
     cell, bases = compared.stands_for.get(cell, cell), compared.baseline
     base = bases if isinstance(bases, str) else bases.get(cell, cell)
     if cell == base:
-        raise Unknown(f"{about.look.names[cell]} is a baseline, which has no verdict; choose another cell")
+        raise Unknown(f"{context.look.names[cell]} is a baseline, which has no verdict; choose another cell")
     return cell, base
 
 
 def differences_of(view: PageView) -> SlotContent:
     """Draw the forest plot of all variants against the baseline."""
-    about, measure, found = judge_view(view)
-    drawn = forest.differences(found, measure)
+    context, measure, verdicts = judge_view(view)
+    drawn = forest.differences(verdicts, measure)
     if drawn["difference"].is_null().all():
         return SlotContent(message="No difference from the baseline can be computed yet.")
     rope = rope_words(measure.rope, measure.scale, measures.unit(view))
@@ -117,37 +118,37 @@ def differences_of(view: PageView) -> SlotContent:
         f"{OF_UNITS[measure.scale]}. "
         + (f"Grey band: differences within {rope}, which count as equal." if measure.rope else NO_MARGIN)
     )
-    caption += forest.describe_rows(drawn.height, found.height)
+    caption += forest.describe_rows(drawn.height, verdicts.height)
     if forest.is_cut(drawn, measure):
         caption += forest.ARROWS
     words = {word: captions.mark_verdict(word) for word in captions.ICONS}
-    figure = forest.draw_differences(drawn, about.look, measure, words, measures.unit(view))
+    figure = forest.draw_differences(drawn, context.look, measure, words, measures.unit(view))
     hint = "A click on a point shows why it has its verdict."
-    return SlotContent(figure, caption, captions.name_cells(drawn, about), hint=hint, measured=measures.columns(view))
+    return SlotContent(figure, caption, captions.name_cells(drawn, context), hint=hint, measured=measures.columns(view))
 
 
 def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     """List the verdicts, with the reason of each; `by_seeds`: those that are known first, then what seeds decide."""
-    about, measure, found = judge_view(view)
-    ordered, seeds = best_first(found, measure), pl.when(verdict="undecided").then("seeds_to_decide")
+    context, measure, verdicts = judge_view(view)
+    ordered, seeds = best_first(verdicts, measure), pl.when(verdict="undecided").then("seeds_to_decide")
     if by_seeds:
         known = pl.col("verdict").is_in([*captions.CLAIMS, "equivalent"])
         ordered = ordered.sort(~known, seeds, nulls_last=True, maintain_order=True)
-    rows = captions.verdict_words(about, measure, ordered, checks_of(view)).with_columns(
+    rows = captions.verdict_words(context, measure, ordered, checks_of(view)).with_columns(
         ordered.select(seeds.alias("seeds to decide")).to_series(),
         *ordered.select("low", "high", *forest.CORRECTED, pl.col("difference").alias("change")),
     )
     scaled = {"range": forest.axis_range(ordered, measure), "rope": rope_of(measure)}
     caption = (
-        f"{captions.summarise_verdicts(found, _baseline_name(view))} Compared by {measures.words(view)}, "
-        f"{average_words(measure.scale)} over seeds, {captions.paired_words(found)}; verdicts are corrected (Holm) for "
-        f"all comparisons of the grid.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} Bars: "
-        f"{(1 - measure.alpha) * 100:g} % intervals of single comparisons; thin: corrected for all of them; shaded: "
-        "differences that count as equal. Seeds to decide: in all, for 80 % power if the true difference "
+        f"{captions.summarise_verdicts(verdicts, _baseline_name(view))} Compared by {measures.words(view)}, "
+        f"{average_words(measure.scale)} over seeds, {captions.paired_words(verdicts)}; verdicts are corrected (Holm) "
+        f"for all comparisons of the grid.{' Differences are ratios of odds.' if measure.scale == 'logit' else ''} "
+        f"Bars: {(1 - measure.alpha) * 100:g} % intervals of single comparisons; thin: corrected for all of them; "
+        "shaded: differences that count as equal. Seeds to decide: in all, for 80 % power if the true difference "
         "is the one seen."
     )
-    noise = noise_caution(view.store, about.grid, baseline=view.address.baseline, measure=measure._asdict())
-    caption += join_sentences([LEGEND, count_headlines(found), *noise.sentences])
+    noise = noise_caution(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
+    caption += join_sentences([LEGEND, count_headlines(verdicts), *noise.sentences])
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
     interval = {**BY_SIZE, **bars, "headerName": heading}
@@ -176,10 +177,10 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 def _list_cells(view: PageView) -> SlotContent:
     """List the verdicts, and beside each the cost of the cell; baselines come last. Others are not compared."""
     shown, names = list_verdicts(view), grid_of(view).look.names
-    found, problem = catch_user_error(lambda: standings_of(view))
-    if found is None:
+    standings, problem = catch_user_error(lambda: standings_of(view))
+    if standings is None:
         return shown._replace(message=problem or "")
-    rows, own, caption = found
+    rows, own, caption = standings
     rows = rows.filter(pl.col("variant").is_in([names[cell] for cell in _runs_of(view).values["cell"].unique()]))
     data = shown.data.join(rows, on="variant", how="full", coalesce=True, maintain_order="left_right")
     data = data.with_columns(pl.col("verdict").fill_null("baseline"))
@@ -190,9 +191,9 @@ def _list_cells(view: PageView) -> SlotContent:
 
 
 def _why(view: PageView) -> SlotContent:
-    about, (cell, base) = grid_of(view), _chosen(view)
-    names, measure = about.look.names, measures.judged_by(view)._asdict()
-    row = why(view.store, about.grid, cell, baseline=view.address.baseline, measure=measure)
+    context, (cell, base) = grid_of(view), _chosen(view)
+    names, measure = context.look.names, measures.judged_by(view)._asdict()
+    row = why(view.store, context.grid, cell, baseline=view.address.baseline, measure=measure)
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
@@ -202,29 +203,29 @@ def _why(view: PageView) -> SlotContent:
 
 def _explain_choice(view: PageView) -> str:
     """Say how the cell was chosen if the address does not name it."""
-    _, measure, found = judge_view(view)
-    if view.address.cell is not None or found.height < 2:
+    _, measure, verdicts = judge_view(view)
+    if view.address.cell is not None or verdicts.height < 2:
         return ""
-    if (lead := captions.find_lead(found, measure)) is None:
-        return f" Shown: the first of {found.height} variants."
+    if (lead := captions.find_lead(verdicts, measure)) is None:
+        return f" Shown: the first of {verdicts.height} variants."
     why = {"better": "best", "worse": "worst"}.get(lead["verdict"], "one with the largest difference")
-    return f" Shown: of {found.height} variants the {why}."
+    return f" Shown: of {verdicts.height} variants the {why}."
 
 
 def _draw_pairs(view: PageView) -> SlotContent:
-    about, measure, verdict_frame = grid_of(view), measures.judged_by(view), _judge_cells(view).rows
+    context, measure, verdict_frame = grid_of(view), measures.judged_by(view), _judge_cells(view).rows
     cell, base = _chosen(view)
-    found = seed_pairs.pair_runs(_runs_of(view).values, measure, cell, base)
-    if found.is_empty():
+    pairs = seed_pairs.pair_runs(_runs_of(view).values, measure, cell, base)
+    if pairs.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
-    both = found.drop_nulls(["value", "baseline_value"]).height
+    both = pairs.drop_nulls(["value", "baseline_value"]).height
     row = verdict_frame.row(by_predicate=pl.col("cell") == cell, named=True)
-    own, other = about.look.names[cell], about.look.names[base]
+    own, other = context.look.names[cell], context.look.names[base]
     caption = (
         f"{measures.words(view)} of {other} (left) and {own} (right), a point per run. Lines join the runs of one "
         f"seed, {count(both, 'pair')} of {row['planned']} planned: solid where the variant is better, dotted where not."
     )
-    if alone := found.height - both:
+    if alone := pairs.height - both:
         caption += f" {count(alone, 'seed')} with a value of only one of the two."
     if row["method"] == "Welch":
         caption += " Fewer than three pairs: compared unpaired (Welch), by all points."
@@ -232,26 +233,26 @@ def _draw_pairs(view: PageView) -> SlotContent:
         Key(shared_style(color, dash), words, key)
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
-    figure = seed_pairs.draw_paired(found, about.look, (cell, base), measure, measures.title(view))
+    figure = seed_pairs.draw_paired(pairs, context.look, (cell, base), measure, measures.title(view))
     answer = f"{own} against {other}: {row['verdict']}, {captions.size_of(row, measure)}."
     return SlotContent(
-        figure, caption + _explain_choice(view), found, legend, answer=answer, measured=measures.columns(view)
+        figure, caption + _explain_choice(view), pairs, legend, answer=answer, measured=measures.columns(view)
     )
 
 
 def _wins(view: PageView) -> SlotContent:
-    about, measure = grid_of(view), measures.judged_by(view)
+    context, measure = grid_of(view), measures.judged_by(view)
     kept, which = kept_cells(view), ""
-    cells = [cell for cell in about.cells if kept is None or cell.cell in kept]
+    cells = [cell for cell in context.cells if kept is None or cell.cell in kept]
     cells_shown = [cell.cell for cell in cells]
     if len(cells_shown) > MOST_ROWS:
         base, _ = catch_user_error(lambda: _baseline(view))
-        known = averages(about.store, about.grid, measure)
-        chosen = {cell.cell: base for cell in about.cells} if view.address.baseline is not None and base else None
-        cells_shown = worth_drawing(cells, chosen or about.baselines, known, measure, MOST_ROWS)
-        which = captions.describe_selection(about, cells_shown, measure, base)
-    found = seed_pairs.win_rates(view.store, about.grid, measure, cells_shown)
-    shared = found.drop_nulls("value")
+        known = averages(context.store, context.grid, measure)
+        chosen = {cell.cell: base for cell in context.cells} if view.address.baseline is not None and base else None
+        cells_shown = worth_drawing(cells, chosen or context.baselines, known, measure, MOST_ROWS)
+        which = captions.describe_selection(context, cells_shown, measure, base)
+    rates = seed_pairs.win_rates(view.store, context.grid, measure, cells_shown)
+    shared = rates.drop_nulls("value")
     if shared.is_empty():
         return SlotContent(message="No two cells have a finished seed in common yet.")
     stars = (
@@ -263,20 +264,20 @@ def _wins(view: PageView) -> SlotContent:
         f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
         f"the column in {measures.words(view)}; a tie is half a win.{stars} No verdicts.{which}"
     )
-    names = pl.col("cell", "against").replace_strict(dict(about.look.names), return_dtype=pl.String)
-    data = found.with_columns(names).rename({"value": "won"})
-    return SlotContent(seed_pairs.draw_win_rates(found, about.look), caption, data)
+    names = pl.col("cell", "against").replace_strict(dict(context.look.names), return_dtype=pl.String)
+    data = rates.with_columns(names).rename({"value": "won"})
+    return SlotContent(seed_pairs.draw_win_rates(rates, context.look), caption, data)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    about = grid_of(view)
-    own, theirs = (_options(view, given) for given in (view.address.baseline, view.address.cell))
+    context = grid_of(view)
+    own, theirs = (_options(view, named) for named in (view.address.baseline, view.address.cell))
     chosen, _ = catch_user_error(lambda: _chosen(view)[0])
-    labels = {each.cell: each.label for each in about.cells}
+    labels = {each.cell: each.label for each in context.cells}
     hint = "Why, and seed by seed"
-    usual = labels.get(about.baseline or "")
-    if about.header.get("baselines"):  # each cell has one of its own
-        own, usual = {"": str(about.baseline_name), **own}, ""
+    usual = labels.get(context.baseline or "")
+    if context.header.get("baselines"):  # each cell has one of its own
+        own, usual = {"": str(context.baseline_name), **own}, ""
     return (
         *measures.controls(view),
         Control("baseline", "Baseline", "choice", own, usual=usual),
@@ -285,18 +286,20 @@ def _controls(view: PageView) -> Sequence[Control]:
     )
 
 
-def _options(view: PageView, given: str | None) -> dict[str, str]:
+def _options(view: PageView, named: str | None) -> dict[str, str]:
     """Name every cell by its label; one that the address calls in another way keeps that name."""
-    about = grid_of(view)
-    cell = None if given is None else baseline_of(view.store, about.grid, given)
-    return {given if given and each.cell == cell else each.label: about.look.names[each.cell] for each in about.cells}
+    context = grid_of(view)
+    cell = None if named is None else baseline_of(view.store, context.grid, named)
+    return {
+        named if named and each.cell == cell else each.label: context.look.names[each.cell] for each in context.cells
+    }
 
 
 COMPARE = AppPage(
     name="compare",
     title="Compare",
     letter="c",
-    about="How does a variant differ from the baseline, is it real, and what does it cost?",
+    question="How does a variant differ from the baseline, is it real, and what does it cost?",
     address=CompareAddress,
     named=("measure",),
     controls=_controls,

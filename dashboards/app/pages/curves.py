@@ -39,24 +39,26 @@ class CurvesAddress(GroupedAddress):
 def draw_curves(view: PageView) -> SlotContent:
     """Panels of metrics with a line per group."""
     address: CurvesAddress = view.address
-    about, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
+    context, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
     if not known:
         return SlotContent(message="No run of this grid has logged anything yet.")
     metrics = address.metric or known[:1]
     for name in metrics:
-        require(f"grid {about.grid!r}", "logged metric", name, known)
+        require(f"grid {context.grid!r}", "logged metric", name, known)
     shown = run_groups.run_groups(view)
-    found = {name: _reduce(view, name, shown, len(metrics)) for name in metrics}
-    if all(each.frame.is_empty() for each, _ in found.values()):
+    curves = {name: _reduce(view, name, shown, len(metrics)) for name in metrics}
+    if all(each.frame.is_empty() for each, _ in curves.values()):
         return SlotContent(
             message=f"None of these runs has logged {join_words(list(metrics))} yet.{_count_failed(shown)}"
         )
-    panels = {name: _panel(view, name, each, scale) for name, (each, scale) in found.items()}
+    panels = {name: _panel(view, name, each, scale) for name, (each, scale) in curves.items()}
     bands = address.band not in ("seeds", "none") and len(shown.keep) <= MOST_CURVES
     height = height_for(len(shown.keep), 400 if len(panels) == 1 else 260)
     drawing = Drawing(height=height, log_x=address.logx, width=1.6, bands=bands, named=True)
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
-    figure = draw_panels([*panels.values()], _series(shown, [each for each, _ in found.values()]), x=x, drawing=drawing)
+    figure = draw_panels(
+        [*panels.values()], _series(shown, [each for each, _ in curves.values()]), x=x, drawing=drawing
+    )
     columns = (
         panel.frame.filter(pl.col("series").is_in(shown.keep)).select(
             pl.lit(name).alias("metric"),
@@ -67,17 +69,17 @@ def draw_curves(view: PageView) -> SlotContent:
         for name, panel in panels.items()
     )
     data = pl.concat(columns, how="diagonal_relaxed")  # a metric that is logged at few steps has no buckets
-    logged = [dict(each.reached.iter_rows()) for each, _ in found.values()]
+    logged = [dict(each.reached.iter_rows()) for each, _ in curves.values()]
     reached = {key: max(each.get(key, 0) for each in logged) for key in shown.keep}
-    answer = _answer(view, metrics[0], found[metrics[0]][0], shown)
-    legend, message = _legend(view, shown, reached), _warnings(panels, found, shown, reached)
-    return SlotContent(figure, _caption(view, found, shown), data, legend, message, answer=answer)
+    answer = _answer(view, metrics[0], curves[metrics[0]][0], shown)
+    legend, message = _legend(view, shown, reached), _warnings(panels, curves, shown, reached)
+    return SlotContent(figure, _caption(view, curves, shown), data, legend, message, answer=answer)
 
 
-def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
+def _answer(view: PageView, name: str, reduced: Reduced, of: RunGroups) -> str:
     """Name the shown group that ends best, beside the baseline; the lowest and highest if no direction is known."""
     way = direction(name)
-    ends = found.frame.filter(pl.col("series").is_in(of.keep)).drop_nulls("value")
+    ends = reduced.frame.filter(pl.col("series").is_in(of.keep)).drop_nulls("value")
     ends = ends.filter(pl.col("x") == pl.col("x").max()).sort("value", descending=way == "higher", maintain_order=True)
     if ends.height < 2:
         return ""
@@ -90,7 +92,7 @@ def _answer(view: PageView, name: str, found: Reduced, of: RunGroups) -> str:
         first = f"{of.names[low]} ends with the lowest mean {name} of those shown, {least}, and"
         return f"{first} {of.names[high]} with the highest, {greatest}."
     best = next(iter(values))
-    base = run_groups.baseline_group(grid_of(view), of.found, best)
+    base = run_groups.baseline_group(grid_of(view), of.groups, best)
     ending, beside = number(values[best]), ""
     if base is not None and base != best and base in values:
         ending, other = numbers_apart(values[best], values[base])
@@ -106,27 +108,27 @@ def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Redu
     lines, each = len(of.keep), address.band == "seeds"
     band: Band = "interval" if address.band in ("seeds", "none") else address.band  # type: ignore[assignment]
     if each:
-        lines += int(of.found.filter(pl.col("series").is_in(of.keep))["planned"].sum())
+        lines += int(of.groups.filter(pl.col("series").is_in(of.keep))["planned"].sum())
     how = Reduction(along=address.x, log_x=address.logx, band=band, each=each, buckets=buckets_for(lines * panels))
     if not address.linear:
-        found = training(view.store, of.given, name, of.keep, how._replace(scale="log"))
-        least = found.frame["least"].min()
+        reduced = training(view.store, of.grouping, name, of.keep, how._replace(scale="log"))
+        least = reduced.frame["least"].min()
         if not isinstance(least, float) or least > 0:
-            return found, "log"
-    return training(view.store, of.given, name, of.keep, how), "linear"
+            return reduced, "log"
+    return training(view.store, of.grouping, name, of.keep, how), "linear"
 
 
-def _panel(view: PageView, name: str, found: Reduced, scale: Scale) -> Panel:
+def _panel(view: PageView, name: str, reduced: Reduced, scale: Scale) -> Panel:
     address: CurvesAddress = view.address
-    frame, title = found.frame, _title(view, name)
+    frame, title = reduced.frame, _title(view, name)
     if address.smooth:
         frame = smooth(frame, address.smooth, scale)
         title += f", smoothed ({address.smooth:g})"
     if address.band == "seeds":
         frame = frame.drop("low", "high")
-    if address.band == "seeds" or not _averages_buckets(address, found):
+    if address.band == "seeds" or not _averages_buckets(address, reduced):
         frame = frame.drop("least", "greatest")
-    runs = found.runs.drop("series").rename({"trial": "series"})
+    runs = reduced.runs.drop("series").rename({"trial": "series"})
     return Panel(pl.concat([runs, frame], how="diagonal_relaxed") if runs.height else frame, title, scale)
 
 
@@ -143,20 +145,20 @@ def _named(column: str, words: str | None) -> pl.Expr:
 
 def _unit_and_direction(view: PageView, name: str) -> tuple[str | None, str | None]:
     """Return the unit of a metric and its direction, if they are known."""
-    about = grid_of(view)
-    measure = about.measure
+    context = grid_of(view)
+    measure = context.measure
     better = measure.better if measure is not None and measure.name == name else direction(name)
-    return unit_of(about.header, name) or None, better
+    return unit_of(context.header, name) or None, better
 
 
-def _averages_buckets(address: CurvesAddress, found: Reduced) -> bool:
+def _averages_buckets(address: CurvesAddress, reduced: Reduced) -> bool:
     """Whether buckets of one width hold more than a value of a run: a step has one, a second has any number."""
-    return not address.logx and (address.x != "step" or found.width > 1)
+    return not address.logx and (address.x != "step" or reduced.width > 1)
 
 
-def _series(of: RunGroups, found: Sequence[Reduced]) -> dict[str, Series]:
+def _series(of: RunGroups, curves: Sequence[Reduced]) -> dict[str, Series]:
     lines = {key: Series(of.names[key], of.styles[key]) for key in of.keep}
-    for each in found:
+    for each in curves:
         for trial, series in each.runs.select("trial", "series").unique().iter_rows():
             lines[trial] = Series(f"{of.names[series]} · {trial[:8]}", of.styles[series], series, thin=True)
     return lines
@@ -167,21 +169,21 @@ def _noun(view: PageView) -> str:
 
 
 def _legend(view: PageView, of: RunGroups, reached: dict[str, int]) -> list[Key]:
-    planned = dict(of.found.select("series", "planned").iter_rows())
+    planned = dict(of.groups.select("series", "planned").iter_rows())
     alone = max(planned.values(), default=0) == 1
     notes = {key: "" if alone else f"{reached[key]} of {count(planned[key], _noun(view))}" for key in of.keep}
     return [Key(of.styles[key], of.names[key], key, note) for key, note in notes.items()]
 
 
-def _caption(view: PageView, found: _Metrics, of: RunGroups) -> str:
+def _caption(view: PageView, curves: _Metrics, of: RunGroups) -> str:
     address: CurvesAddress = view.address
     told: dict[str, list[str]] = {}
-    for name, (each, scale) in found.items():
+    for name, (each, scale) in curves.items():
         if not each.frame.is_empty():
             told.setdefault(_line_words(view, each, scale, of), []).append(name)
     words = next(iter(told)) if len(told) == 1 else " ".join(f"{join_words(of_)}: {said}" for said, of_ in told.items())
-    if address.band != "seeds" and any(_averages_buckets(address, each) for each, _ in found.values()):
-        words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in found.values()))}"
+    if address.band != "seeds" and any(_averages_buckets(address, each) for each, _ in curves.values()):
+        words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in curves.values()))}"
     if address.smooth:
         words += f" Smoothed: keeps {address.smooth:g} of the average so far; what is not smoothed is weaker. "
         words += "Bands are not smoothed."
@@ -194,7 +196,7 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
     noun, unit = _noun(view), {"step": "step", "seconds": "second", "tokens": "token"}[address.x]
     means = f" of means over {number(each.width)} {unit}s" if _averages_buckets(address, each) else ""
     means = f" of means over {each.frame['x'].n_unique()} parts of the axis" if address.logx else means
-    if max(of.found["planned"].to_list(), default=0) == 1:
+    if max(of.groups["planned"].to_list(), default=0) == 1:
         return f"Line: a single run{means.replace('of means', 'in means', 1)}."
     words = f"Line: {average_words(scale)} over {noun}s{means}."
     if address.band == "seeds":
@@ -210,15 +212,15 @@ def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> s
 
 def _count_failed(of: RunGroups) -> str:
     """Say how many failed runs are left out."""
-    failed = 0 if of.given.failed else int(of.found.filter(pl.col("series").is_in(of.keep))["failed"].sum())
+    failed = 0 if of.grouping.failed else int(of.groups.filter(pl.col("series").is_in(of.keep))["failed"].sum())
     return f" {count(failed, 'failed run')} left out." if failed else ""
 
 
-def _warnings(panels: Mapping[str, Panel], found: _Metrics, of: RunGroups, reached: dict[str, int]) -> str:
+def _warnings(panels: Mapping[str, Panel], curves: _Metrics, of: RunGroups, reached: dict[str, int]) -> str:
     sizes = sorted({reached[key] for key in of.keep})
     said = f"Groups differ in size: {sizes[0]} to {count(sizes[-1], 'run')}." if len(sizes) > 1 else ""
     said += _count_failed(of)
-    for name, (each, _) in found.items():
+    for name, (each, _) in curves.items():
         if lost := int(each.frame["lost"].sum()):
             said += f" {count(lost, 'value')} of {name} could not be averaged."
         if far := beyond(panels[name].frame, panels[name].scale).height:
@@ -227,10 +229,10 @@ def _warnings(panels: Mapping[str, Panel], found: _Metrics, of: RunGroups, reach
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    about, picked = grid_of(view), view.address.run
-    known = list_metrics(view.store, about.grid)
-    ways = {CELL: "all but the seed", **options(run_groups.list_axes(about)), "seed": "seed"}
-    ways |= {TRIAL: "single runs", **options(run_groups.list_fields(view.store, about.grid))}
+    context, picked = grid_of(view), view.address.run
+    known = list_metrics(view.store, context.grid)
+    ways = {CELL: "all but the seed", **options(run_groups.list_axes(context)), "seed": "seed"}
+    ways |= {TRIAL: "single runs", **options(run_groups.list_fields(view.store, context.grid))}
     shown = {"*": f"as many as fit ({run_groups.MOST})", **options(run_groups.run_groups(view).names.values())}
     same = "Runs with the same of these are averaged"
     by = run_groups.by_of(view) or (CELL,)
@@ -253,7 +255,7 @@ CURVES = AppPage(
     name="curves",
     title="Curves",
     letter="u",
-    about="How does training go, and where do variants part?",
+    question="How does training go, and where do variants part?",
     address=CurvesAddress,
     named=("metric",),
     controls=_controls,

@@ -40,7 +40,7 @@ def _table(view: PageView) -> tuple[pl.DataFrame, dict[str, list[str]]]:
 
 def _axes(view: PageView) -> tuple[str, str] | None:
     """Return the axes of the map: from the address, else the first two that vary independently."""
-    found, levels = _table(view)
+    table, levels = _table(view)
     x, y = view.address.x, view.address.y
     for name in (x, y):
         if name is not None:
@@ -51,7 +51,7 @@ def _axes(view: PageView) -> tuple[str, str] | None:
         return x, y
     wide = _wide(levels)
     ties = {
-        (one, other): pivot.follows(found, one, other) + pivot.follows(found, other, one)
+        (one, other): pivot.follows(table, one, other) + pivot.follows(table, other, one)
         for one, other in product([x] if x else wide, [y] if y else wide)
         if one != other
     }
@@ -74,12 +74,12 @@ def _read_fixed(view: PageView, axes: tuple[str, str], levels: Mapping[str, Sequ
 
 def _map(view: PageView) -> SlotContent:
     measure, best = measures.judged_by(view), view.address.others == "best"
-    (found, levels), axes = _table(view), _axes(view)
+    (table, levels), axes = _table(view), _axes(view)
     if axes is None:
         wide = join_words(_wide(levels)) or "none"
         return SlotContent(message=f"A map needs two axes that vary apart; this grid has only {wide}.")
     fixed = _read_fixed(view, axes, levels)
-    made = pivot.pivot(found, levels, measure, axes, fixed=fixed, best=best)
+    made = pivot.pivot(table, levels, measure, axes, fixed=fixed, best=best)
     ramp = heat_ramp(made.frame["value"], measure.name, log=measure.scale == "log")
     figure = draw_heat(made.frame, ramp, x=axes[0], y=axes[1])
     others, settings = join_words(made.others), count(len(made.settings), "setting")
@@ -107,11 +107,11 @@ def _map(view: PageView) -> SlotContent:
 def _runs(view: PageView) -> SlotContent:
     """List the runs of the cell of the map that the address names."""
     measure = measures.judged_by(view)
-    (found, levels), axes = _table(view), _axes(view)
+    (table, levels), axes = _table(view), _axes(view)
     if axes is None or view.address.at is None:
         return SlotContent(message="A click on a cell of the map lists its runs here.")
-    found = pivot.at_levels(found, _read_fixed(view, axes, levels))
-    rows = pivot.runs_at(found, levels, axes, view.address.at)
+    table = pivot.at_levels(table, _read_fixed(view, axes, levels))
+    rows = pivot.runs_at(table, levels, axes, view.address.at)
     if rows.is_empty():
         return SlotContent(message="The cell of the map that was chosen has no planned runs.")
     where = ", ".join(f"{name} {rows['axis: ' + name][0]}" for name in axes)
@@ -123,7 +123,7 @@ def _runs(view: PageView) -> SlotContent:
 
 
 def _map_controls(view: PageView) -> list[Control]:
-    (found, levels), axes = _table(view), _axes(view)
+    (table, levels), axes = _table(view), _axes(view)
     if axes is None:
         return []
     fixed = _read_fixed(view, axes, levels)
@@ -131,7 +131,7 @@ def _map_controls(view: PageView) -> list[Control]:
     free = [
         name
         for name in wide
-        if name not in axes and (name in fixed or not any(pivot.follows(found, name, by) for by in axes))
+        if name not in axes and (name in fixed or not any(pivot.follows(table, name, by) for by in axes))
     ]
     fixes = [(name, {"": "averaged", **options(levels[name])}) for name in free]
     return [
@@ -162,11 +162,11 @@ class FactorsAddress(measures.MeasuredAddress):
 @memoise
 def analyse(view: PageView) -> Factorial:
     """Estimate the terms of the grid; with interactions unless there are too many of them."""
-    about, measure = grid_of(view), measures.judged_by(view)
-    sizes = [len(axis["labels"]) - 1 for axis in about.header["axes"]]
+    context, measure = grid_of(view), measures.judged_by(view)
+    sizes = [len(axis["labels"]) - 1 for axis in context.header["axes"]]
     few = sum(a * b for a, b in combinations(sizes, 2)) <= MOST_COEFFICIENTS
-    found = analysis(view.store, about.grid, interactions=few, measure=measure._asdict())
-    return found if few else found._replace(notes=[*found.notes, _TOO_MANY])
+    factorial = analysis(view.store, context.grid, interactions=few, measure=measure._asdict())
+    return factorial if few else factorial._replace(notes=[*factorial.notes, _TOO_MANY])
 
 
 @memoise
@@ -177,28 +177,28 @@ def level_effects(view: PageView) -> SeedContrasts | None:
 
 def show_effects(view: PageView) -> SlotContent:
     """Draw the effects of the levels of each axis."""
-    measure, found = measures.judged_by(view), level_effects(view)
-    if found is None or found.effects["effect"].drop_nulls().is_empty():
-        why = join_sentences(found.notes) if found else ""
-        if found is not None and found.seeds:
+    measure, contrasts = measures.judged_by(view), level_effects(view)
+    if contrasts is None or contrasts.effects["effect"].drop_nulls().is_empty():
+        why = join_sentences(contrasts.notes) if contrasts else ""
+        if contrasts is not None and contrasts.seeds:
             return SlotContent(message=f"These cells show no effect of an axis.{why}")
         return SlotContent(message=f"No seed has a result of every cell yet, so there is no effect to show.{why}")
-    caption = effects_words(measure, measures.unit(view), [*dict.fromkeys([*found.notes, *analyse(view).notes])])
-    known = found.effects.drop_nulls("effect")
+    caption = effects_words(measure, measures.unit(view), [*dict.fromkeys([*contrasts.notes, *analyse(view).notes])])
+    known = contrasts.effects.drop_nulls("effect")
     drawn = forest.worth_showing(known, measure, "effect")
     caption += forest.describe_rows(drawn.height, known.height)
     if forest.is_cut(drawn.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
     figure = forest.draw_effects(drawn, measure, measures.unit(view))
-    answer = rank_axes(found.effects, measure)
-    return SlotContent(figure, caption, found.effects, answer=answer, measured=measures.columns(view))
+    answer = rank_axes(contrasts.effects, measure)
+    return SlotContent(figure, caption, contrasts.effects, answer=answer, measured=measures.columns(view))
 
 
 def _importance(view: PageView) -> SlotContent:
-    found, measure = analyse(view), measures.judged_by(view)
-    mains = found.means.filter(pl.col("term").is_in(interactions.mains(found)))
+    factorial, measure = analyse(view), measures.judged_by(view)
+    mains = factorial.means.filter(pl.col("term").is_in(interactions.mains(factorial)))
     runs = dict(mains.group_by("term").agg(pl.col("n").sum()).iter_rows())
-    terms = found.terms.sort("order", pl.col("omega_squared"), descending=[False, True], nulls_last=True)
+    terms = factorial.terms.sort("order", pl.col("omega_squared"), descending=[False, True], nulls_last=True)
     rows = terms.select(
         pl.col("term").alias("axis"),
         pl.col("omega_squared").alias("partial omega²"),
@@ -207,17 +207,17 @@ def _importance(view: PageView) -> SlotContent:
         pl.col("f").alias("F"),
         "df",
         pl.col("p_holm").alias("p (Holm)"),
-        pl.Series("n", [runs.get(term, found.runs) for term in terms["term"]], pl.Int64),
+        pl.Series("n", [runs.get(term, factorial.runs) for term in terms["term"]], pl.Int64),
         "note",
     )
-    error = f" and {found.terms['df_error'][0]} degrees of freedom of error" if found.terms.height else ""
+    error = f" and {factorial.terms['df_error'][0]} degrees of freedom of error" if factorial.terms.height else ""
     caption = (
         "These F tests are about the seeds at hand; the answer of the page is about new seeds, and is less certain. "
         f"How much each axis, and each two together, explain of {measures.words(view)}, "
-        f"beside all others: F tests over {count(found.runs, 'run')} of {count(found.seeds, 'seed')}, the seed as "
-        f"block{error}. Partial omega²: the share of variance that the other terms leave, with its "
+        f"beside all others: F tests over {count(factorial.runs, 'run')} of {count(factorial.seeds, 'seed')}, the seed "
+        f"as block{error}. Partial omega²: the share of variance that the other terms leave, with its "
         f"{100 - 200 * measure.alpha:g} % interval; below zero where a term does nothing. "
-        f"p is adjusted (Holm) over all axes, and over all pairs.{join_sentences(found.notes)}"
+        f"p is adjusted (Holm) over all axes, and over all pairs.{join_sentences(factorial.notes)}"
     )
     own = {"note": WRAP, "partial omega²": {"width": 150}, "p (Holm)": {"valueFormatter": {"function": _P_WORDS}}}
     shown = rows if (rows["note"].fill_null("") != "").any() else rows.drop("note")
@@ -225,14 +225,14 @@ def _importance(view: PageView) -> SlotContent:
 
 
 def _matrix(view: PageView) -> SlotContent:
-    found, measure = analyse(view), measures.judged_by(view)
-    if len(interactions.mains(found)) < 2:
-        why = "" if found.terms.height else join_sentences(found.notes)
+    factorial, measure = analyse(view), measures.judged_by(view)
+    if len(interactions.mains(factorial)) < 2:
+        why = "" if factorial.terms.height else join_sentences(factorial.notes)
         return SlotContent(message=f"Fewer than two axes have an F test, so none are shown to act together.{why}")
-    pairs = interactions.pairs(found, measure.alpha)
+    pairs = interactions.pairs(factorial, measure.alpha)
     if not pairs:
-        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(found.notes)}")
-    frame, passing = interactions.matrix(found), [each.name for each in pairs if each.passes]
+        return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(factorial.notes)}")
+    frame, passing = interactions.matrix(factorial), [each.name for each in pairs if each.passes]
     said = f"Shown to act together: {join_words(passing)}." if passing else "No two axes are shown to act together."
     caption = (
         f"{said} Partial omega² in {measure.name} of each axis (on the diagonal) and of each pair, with its p after "
@@ -243,8 +243,8 @@ def _matrix(view: PageView) -> SlotContent:
 
 
 def _pair(view: PageView) -> SlotContent:
-    found, measure = analyse(view), measures.judged_by(view)
-    known = {each.key: each for each in interactions.pairs(found, measure.alpha)}
+    factorial, measure = analyse(view), measures.judged_by(view)
+    known = {each.key: each for each in interactions.pairs(factorial, measure.alpha)}
     chosen = next((each for each in known.values() if each.passes), None)
     if view.address.pair is not None:
         chosen = known[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, known)]
@@ -252,7 +252,7 @@ def _pair(view: PageView) -> SlotContent:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known.values()]
         return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
     across, by = chosen.axes
-    frame = interactions.means(found, chosen.axes)
+    frame = interactions.means(factorial, chosen.axes)
     every = frame["series"].unique(maintain_order=True).to_list()
     levels = every[: interactions.MOST_LINES]
     styles = name_styles(levels, view.styles)  # operators look as elsewhere
@@ -283,7 +283,7 @@ FACTORS = AppPage(
     name="factors",
     title="Factors",
     letter="f",
-    about="What does each axis do, and does that depend on another one?",
+    question="What does each axis do, and does that depend on another one?",
     address=FactorsAddress,
     named=("pair",),
     controls=_controls,

@@ -77,15 +77,15 @@ def _probe(view: PageView) -> str:
             "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
             f"any of {', '.join(PROBES)}"
         )
-    found = _differing(view).drop_nulls("share").filter(pl.col("cells") == pl.col("cells").max())
-    best = found.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
+    differing = _differing(view).drop_nulls("share").filter(pl.col("cells") == pl.col("cells").max())
+    best = differing.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()
     return next((name for name in (*_FIRST, *best) if name in (best or names)), names[0])
 
 
 @memoise
 def _differing(view: PageView) -> pl.DataFrame:
-    found = probe_curves.differing(view.store, grid_of(view).grid)
-    return found.filter(~pl.col("name").is_in(_COUNTS))
+    probes = probe_curves.differing(view.store, grid_of(view).grid)
+    return probes.filter(~pl.col("name").is_in(_COUNTS))
 
 
 def _extremes(view: PageView) -> dict[str, Any] | None:
@@ -96,16 +96,18 @@ def _extremes(view: PageView) -> dict[str, Any] | None:
 
 @memoise
 def _cells_to_draw(view: PageView) -> tuple[Sequence[str], CellLook, str]:
-    """Return the cells to draw, the look of all and words: as chosen, else the baseline, the best and the extremes."""
-    about, row, cells = grid_of(view), _extremes(view), chosen_cells(view)
+    """Return the cells to draw, their appearance and words: as chosen, else the baseline, the best and the extremes."""
+    context, row, cells = grid_of(view), _extremes(view), chosen_cells(view)
     ends = set() if row is None or view.address.cells else {row["low_cell"], row["high_cell"]}
     if ends <= {*cells}:
-        return cells, look_of(about, cells), chosen_words(view)
-    known = None if about.measure is None else averages(about.store, about.grid, about.measure)
-    best = worth_drawing(about.cells, about.baselines, known, about.measure, MOST_CURVES - len(ends - {*cells}))
-    cells = [cell.cell for cell in about.cells if cell.cell in {*best, *ends}]
-    words = f"{describe_selection(about, best)} Beside these: the cells with the lowest and highest mean of the probe."
-    return cells, look_of(about, cells), words
+        return cells, look_of(context, cells), chosen_words(view)
+    known = None if context.measure is None else averages(context.store, context.grid, context.measure)
+    best = worth_drawing(context.cells, context.baselines, known, context.measure, MOST_CURVES - len(ends - {*cells}))
+    cells = [cell.cell for cell in context.cells if cell.cell in {*best, *ends}]
+    words = (
+        f"{describe_selection(context, best)} Beside these: the cells with the lowest and highest mean of the probe."
+    )
+    return cells, look_of(context, cells), words
 
 
 def _answer(view: PageView) -> str:
@@ -154,8 +156,9 @@ def _title(view: PageView, reading: probe_curves.ProbeReading) -> str:
     return f"{what.title}{where}" + (f", {what.axis_unit}" if what.axis_unit else "")
 
 
-def _legend(found: pl.DataFrame, look: CellLook) -> list[Key]:
-    return [cell_key(look, cell) for cell in found["cell"].unique(maintain_order=True) if look.styles[cell] != REST]
+def _legend(frame: pl.DataFrame, appearance: CellLook) -> list[Key]:
+    cells = frame["cell"].unique(maintain_order=True)
+    return [cell_key(appearance, cell) for cell in cells if appearance.styles[cell] != REST]
 
 
 def _over(view: PageView) -> str:
@@ -170,16 +173,16 @@ def _holes(view: PageView, cells: Sequence[str], *, without: str = "", last: boo
     return f" {count(lost, 'recorded value')} not finite: left out." if lost else ""
 
 
-def _notes(view: PageView, found: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
+def _notes(view: PageView, frame: pl.DataFrame, *, without: str = "", last: bool = True) -> str:
     """Say when values were recorded, and what is left out. Raises Unknown if there is no value.
 
     `without` is a coordinate that is not fixed; `last` is true for values of one step.
     """
-    (cells, look, words), step = _cells_to_draw(view), _reading(view).step
+    (cells, appearance, words), step = _cells_to_draw(view), _reading(view).step
     holes = _holes(view, cells, without=without, last=last)
-    if found.is_empty():
+    if frame.is_empty():
         raise Unknown(f"no trial that is shown has a finite value of {_probe(view)!r} at this place yet.{holes}")
-    lost = [look.names[cell] for cell in cells if cell not in set(found["cell"].to_list())]
+    lost = [appearance.names[cell] for cell in cells if cell not in set(frame["cell"].to_list())]
     missing = f" Not recorded: {join_words(lost)}." if lost else ""
     when = "Failed trials are left out."
     if last:
@@ -193,32 +196,34 @@ def _refuse_bins(view: PageView) -> None:
         raise Unknown(f"{_probe(view)!r} counts by bins, which stand below: {ALONG.lower()}")
 
 
-def _band_words(found: pl.DataFrame, band: str) -> str:
-    if (found["n"] < 2).all():
-        return f"No {band.lower()}, as {n_words(found)}."
-    cut = f" {band}s that end at the edge go on beyond it." if is_cut(found, "linear") else ""
-    return f"{band}: {interval_words('linear')}, {n_words(found)}.{cut}"
+def _band_words(frame: pl.DataFrame, band: str) -> str:
+    if (frame["n"] < 2).all():
+        return f"No {band.lower()}, as {n_words(frame)}."
+    cut = f" {band}s that end at the edge go on beyond it." if is_cut(frame, "linear") else ""
+    return f"{band}: {interval_words('linear')}, {n_words(frame)}.{cut}"
 
 
 def _lines(
     view: PageView, reading: probe_curves.ProbeReading, axis: str, mean: str, *, without: str = "", last: bool = True
 ) -> SlotContent:
     """Draw the probe along `axis`; `mean` says what a line is, `without` and `last` are those of `_notes`."""
-    cells, look, _ = _cells_to_draw(view)
-    found = probe_curves.along(view.store, reading, cells, axis)
-    notes = _notes(view, found, without=without, last=last)  # it refuses an empty frame
-    x, alone = "training step" if axis == "step" else axis, found["x"].n_unique() == 1
+    cells, appearance, _ = _cells_to_draw(view)
+    frame = probe_curves.along(view.store, reading, cells, axis)
+    notes = _notes(view, frame, without=without, last=last)  # it refuses an empty frame
+    x, alone = "training step" if axis == "step" else axis, frame["x"].n_unique() == 1
     if alone:  # a single place has neither a line nor a band
         mean = mean.replace("Line:", "Point:")
-    caption = f"{mean}. {_band_words(found, 'Bar' if alone else 'Band')}{notes}"
-    found = clip_interval(grid_of(view).header, found, reading.name)
-    data = name_cells(found.rename({"x": x}), grid_of(view))
+    caption = f"{mean}. {_band_words(frame, 'Bar' if alone else 'Band')}{notes}"
+    frame = clip_interval(grid_of(view).header, frame, reading.name)
+    data = name_cells(frame.rename({"x": x}), grid_of(view))
     if alone:
-        title = f"{_title(view, reading)}, at {x} {number(found['x'][0])}"
-        return SlotContent(draw_values(found, look, title), caption, data)
-    drawing = Drawing(height=340, markers=found["x"].n_unique() <= 40)
-    figure = draw_lines(found.rename({"cell": "series"}), of_cells(look), x=x, y=_title(view, reading), drawing=drawing)
-    return SlotContent(figure, caption, data, _legend(found, look))
+        title = f"{_title(view, reading)}, at {x} {number(frame['x'][0])}"
+        return SlotContent(draw_values(frame, appearance, title), caption, data)
+    drawing = Drawing(height=340, markers=frame["x"].n_unique() <= 40)
+    figure = draw_lines(
+        frame.rename({"cell": "series"}), of_cells(appearance), x=x, y=_title(view, reading), drawing=drawing
+    )
+    return SlotContent(figure, caption, data, _legend(frame, appearance))
 
 
 def _training(view: PageView) -> SlotContent:
@@ -256,38 +261,38 @@ def _along(view: PageView) -> SlotContent:
 
 
 def _heads(view: PageView) -> SlotContent:
-    about, reading = grid_of(view), _reading(view)._replace(layer=None)
-    cells, look, _ = _cells_to_draw(view)
+    context, reading = grid_of(view), _reading(view)._replace(layer=None)
+    cells, appearance, _ = _cells_to_draw(view)
     if not _places(view).heads:
         raise Unknown(f"{_probe(view)!r} does not tell heads apart")
-    found = probe_curves.by_head(view.store, reading, cells)
-    notes = _notes(view, found)
-    drawn = found.select(
-        pl.col("cell").replace_strict(dict(look.names), return_dtype=pl.String).alias("panel"),
+    frame = probe_curves.by_head(view.store, reading, cells)
+    notes = _notes(view, frame)
+    drawn = frame.select(
+        pl.col("cell").replace_strict(dict(appearance.names), return_dtype=pl.String).alias("panel"),
         pl.col("head").alias("x"),
         pl.col("layer").alias("y"),
         "value",
         ("n " + pl.col("n").cast(pl.String)).alias("note"),
         *([pl.format("{}.{}", "layer", "head").alias("key")] if has_maps(view) else []),
     )
-    diverging = bool((found["value"] < 0).any())
+    diverging = bool((frame["value"] < 0).any())
     ramp = heat_ramp(
-        drawn["value"], row_label(about.header, reading.name).axis_unit or reading.name, diverging=diverging
+        drawn["value"], row_label(context.header, reading.name).axis_unit or reading.name, diverging=diverging
     )
-    caption = f"Each head by layer, mean over seeds, {n_words(found)}; one scale of colours.{notes}"
+    caption = f"Each head by layer, mean over seeds, {n_words(frame)}; one scale of colours.{notes}"
     figure = draw_heat(drawn, ramp, x="head", y="layer", columns=2)  # as many as fit beside another slot
-    return SlotContent(figure, caption, name_cells(found, grid_of(view)))
+    return SlotContent(figure, caption, name_cells(frame, grid_of(view)))
 
 
 def _against(view: PageView) -> SlotContent:
-    about, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
+    context, reading, measure = grid_of(view), _reading(view), measures.judged_by(view)
     _refuse_bins(view)
-    _, look, _ = _cells_to_draw(view)
-    cells = [cell.cell for cell in about.cells]
-    found = probe_curves.against(view.store, reading, measure, cells)
-    if found.is_empty():
+    _, appearance, _ = _cells_to_draw(view)
+    cells = [cell.cell for cell in context.cells]
+    frame = probe_curves.against(view.store, reading, measure, cells)
+    if frame.is_empty():
         raise Unknown(f"no trial has finished with both {reading.name!r} and {measure.name!r} yet")
-    means = probe_curves.by_cell(found, measure.scale)
+    means = probe_curves.by_cell(frame, measure.scale)
     rho = probe_curves.rank_correlation(means["x"], means["y"])
     said = "A rank correlation takes three cells that differ."
     if rho is not None:
@@ -297,9 +302,9 @@ def _against(view: PageView) -> SlotContent:
         " That two quantities go together is no proof that one makes the other."
     )
     figure = probe_curves.draw_against(
-        found, look, x=_title(view, reading), y=measures.title(view), scale=measure.scale
+        frame, appearance, x=_title(view, reading), y=measures.title(view), scale=measure.scale
     )
-    return SlotContent(figure, caption, name_cells(found, about), _legend(found, look))
+    return SlotContent(figure, caption, name_cells(frame, context), _legend(frame, appearance))
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -337,7 +342,8 @@ MECHANISM = AppPage(
     name="mechanism",
     title="Mechanism",
     letter="m",
-    about="What does attention do inside: sinks, entropy, rank, norms, learned numbers, and where does each head look?",
+    question="What does attention do inside: sinks, entropy, rank, norms, learned numbers, "
+    "and where does each head look?",
     address=MechanismAddress,
     named=("measure",),
     controls=_controls,

@@ -45,9 +45,9 @@ _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run
 
 @memoise
 def _states(view: PageView) -> tuple[pl.DataFrame, Counter[str]]:
-    about = grid_of(view)
-    found = states(view.store, about.grid, [cell.cell for cell in about.cells], about.measure)
-    return found, Counter(found["state"].to_list())
+    context = grid_of(view)
+    trials = states(view.store, context.grid, [cell.cell for cell in context.cells], context.measure)
+    return trials, Counter(trials["state"].to_list())
 
 
 def _as_compare(view: PageView) -> PageView:
@@ -62,29 +62,29 @@ def _as_factors(view: PageView) -> PageView:
 
 def _lead(view: PageView) -> SlotContent:
     """Show which variant differs, by how much, and if it is real; or the axes where they are more certain."""
-    about = grid_of(view)
+    context = grid_of(view)
     result, problem = catch_user_error(lambda: judge_view(_as_compare(view)))
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
-    _, measure, found = result
-    best = name_best(about, measure, found, str(about.baseline_label), checks_of(_as_compare(view)))
+    _, measure, verdicts = result
+    best = name_best(context, measure, verdicts, str(context.baseline_label), checks_of(_as_compare(view)))
     axes, leads = _axes(view)
     shown = show_effects(_as_factors(view)) if leads else differences_of(_as_compare(view))
     if leads:  # a difference that is not shown to be one is noise
-        claims = found["verdict"].is_in([*CLAIMS, "equivalent"]).any()
-        seeds = tell_seeds(found, len(about.header["seeds"]))
+        claims = verdicts["verdict"].is_in([*CLAIMS, "equivalent"]).any()
+        seeds = tell_seeds(verdicts, len(context.header["seeds"]))
         best = " ".join(filter(None, (best if claims or not seeds else "", seeds)))
     answer = f"{axes}\n{best}" if leads else f"{best}\n{axes}".strip()
-    return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(found)}.")
+    return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(verdicts)}.")
 
 
 def _axes(view: PageView) -> tuple[str, bool]:
     """Say which axes matter, if the grid has several, and whether that comes before the cells."""
-    _, measure, found = judge_view(_as_compare(view))
+    _, measure, verdicts = judge_view(_as_compare(view))
     levels, _ = catch_user_error(lambda: level_effects(_as_factors(view)))
     if levels is None or levels.effects.filter(order=1)["factor"].n_unique() < 2:
         return "", False
-    return rank_axes(levels.effects, measure), lead_by_axes(levels.effects, found)
+    return rank_axes(levels.effects, measure), lead_by_axes(levels.effects, verdicts)
 
 
 def _verdicts(view: PageView) -> SlotContent:
@@ -92,68 +92,68 @@ def _verdicts(view: PageView) -> SlotContent:
 
 
 def _progress_words(view: PageView) -> str:
-    about, (found, counts) = grid_of(view), _states(view)
-    unreadable = max(0, about.header["trials"] - found.height)  # lines of the plan
+    context, (trials, counts) = grid_of(view), _states(view)
+    unreadable = max(0, context.header["trials"] - trials.height)  # lines of the plan
     done = {
-        "planned": found.height + unreadable,
+        "planned": trials.height + unreadable,
         "done": counts["done"] + counts["unreadable"] + counts["not finite"],
         **{state: counts[state] for state in ("failed", "running", "stopped", "lost")},
     }
-    return f"{progress_words(done)} {count(len(about.cells), 'cell')}, {count(len(about.header['seeds']), 'seed')}."
+    return f"{progress_words(done)} {count(len(context.cells), 'cell')}, {count(len(context.header['seeds']), 'seed')}."
 
 
 def _progress(view: PageView) -> SlotContent:
-    about, (found, counts) = grid_of(view), _states(view)
-    single = fits_rows(found)
+    context, (trials, counts) = grid_of(view), _states(view)
+    single = fits_rows(trials)
     legend = []
     for name, state in STATES.items():
         if counts[name]:
             style = shared_style(state.color, marker="square")
             legend.append(Key(style, f"{state.sign} {state.word}", name if single else ""))
     said = _progress_words(view)
-    if counts["not finite"] and about.measure is not None:
+    if counts["not finite"] and context.measure is not None:
         ended = count(counts["not finite"], "trial")
-        said += f" Of those done {ended} ended with {about.measure.name} that is no finite number."
+        said += f" Of those done {ended} ended with {context.measure.name} that is no finite number."
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
-    data = found.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
+    data = trials.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
     if single:
-        return SlotContent(draw_states(found, about.look), f"{said} A square per trial.", data, legend)
-    grouped = shares(view.store, about.grid, found)
+        return SlotContent(draw_states(trials, context.look), f"{said} A square per trial.", data, legend)
+    grouped = shares(view.store, context.grid, trials)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
     return SlotContent(draw_shares(grouped), caption, data, legend)
 
 
 def _noise(view: PageView) -> SlotContent:
-    about = grid_of(view)
-    found = noise_floor(view.store, about.grid)
-    if not found.comparisons:
-        why = "; ".join(f"{why} ({count(n, 'variant')})" for why, n in found.unknown.items())
+    context = grid_of(view)
+    noise = noise_floor(view.store, context.grid)
+    if not noise.comparisons:
+        why = "; ".join(f"{why} ({count(n, 'variant')})" for why, n in noise.unknown.items())
         return SlotContent(
             message=f"Nothing is known of the noise yet: {why or 'there is no variant beside the baseline'}."
         )
     rows = []
     said = equal = ""
-    measure, seeds = about.measure, count(found.planned, "seed")
+    measure, seeds = context.measure, count(noise.planned, "seed")
     if measure is not None and measure.rope:
-        rope = rope_words(measure.rope, measure.scale, about.unit)
+        rope = rope_words(measure.rope, measure.scale, context.unit)
         equal = f", unless the seeds show that it lies within the {rope} that count as equal"
-    for n, *ends in found.frame.iter_rows():
-        middle, low, high = (change(value, found.scale).removeprefix("+") for value in ends)
+    for n, *ends in noise.frame.iter_rows():
+        middle, low, high = (change(value, noise.scale).removeprefix("+") for value in ends)
         between = f"{low} to {high}" if low != high else ""
-        rows.append((f"{n}, planned" if n == found.planned else str(n), middle, between or middle))
-        if n == found.planned and middle == "–":
+        rows.append((f"{n}, planned" if n == noise.planned else str(n), middle, between or middle))
+        if n == noise.planned and middle == "–":
             said = f"With {seeds} no verdict can be had; it needs three."
-        elif n == found.planned:
-            name = "the measure" if measure is None else f"{'odds of ' * (found.scale == 'logit')}{measure.name}"
+        elif n == noise.planned:
+            name = "the measure" if measure is None else f"{'odds of ' * (noise.scale == 'logit')}{measure.name}"
             said = (
                 f"The {seeds} of this grid find a true difference of {middle} in {name} in four of five repetitions"
                 f"{between and f' ({between} by comparison)'}. Smaller ones are found less often: what is not found "
                 f"stays undecided{equal}."
             )
     caption = (
-        f"{said} Computed from the spread of {found.comparisons} of {count(found.family, 'comparison')}, for the "
+        f"{said} Computed from the spread of {noise.comparisons} of {count(noise.family, 'comparison')}, for the "
         "hardest step of Holm's correction; from few seeds the spread itself is rough."
     )
     names = ["paired seeds", "smallest difference that is found", "over comparisons"]
@@ -162,8 +162,8 @@ def _noise(view: PageView) -> SlotContent:
 
 
 def _next(view: PageView) -> SlotContent:
-    found, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
-    steps = next_steps(grid_of(view), _states(view)[1], found)
+    verdicts, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
+    steps = next_steps(grid_of(view), _states(view)[1], verdicts)
     message = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty() and not message:
         message = "Nothing is left to do: every trial has ended well and every variant has a verdict."
@@ -184,17 +184,17 @@ def _failures(view: PageView) -> SlotContent:
         )
     )
     not_finite = not_finite.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
-    found = pl.concat([store.failures(grid_of(view).grid), not_finite], how="diagonal")
-    if found.is_empty():
+    failures = pl.concat([store.failures(grid_of(view).grid), not_finite], how="diagonal")
+    if failures.is_empty():
         return SlotContent(message="No trial has failed.")
-    found = found.with_columns(pl.col("reason").fill_null("unknown"))
-    cells = pl.Series("cells", map(entry, found["labels"].to_list()), pl.String)
-    rows = found.select("reason", "n", cells, "message", "example")
-    reasons = found.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
+    failures = failures.with_columns(pl.col("reason").fill_null("unknown"))
+    cells = pl.Series("cells", map(entry, failures["labels"].to_list()), pl.String)
+    rows = failures.select("reason", "n", cells, "message", "example")
+    reasons = failures.group_by("reason").agg(pl.col("n").sum()).sort("n", "reason", descending=[True, False])
     by = ", ".join(f"{reason} {n}" for reason, n in reasons.iter_rows())
-    n = int(found["n"].sum())
+    n = int(failures["n"].sum())
     total = count(n, "failed trial") if not_finite.is_empty() else f"{count(n, 'trial')} without a usable value,"
-    caption = f"{total} of {count(found.height, 'kind')} ({by}). Averages leave them out."
+    caption = f"{total} of {count(failures.height, 'kind')} ({by}). Averages leave them out."
     own = {"cells": WRAP, "message": WIDE, "example": link("run", "run", width=150)}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own))
 
@@ -204,28 +204,28 @@ def _left_out(view: PageView) -> SlotContent:
     store = view.store
     shards = store.bad_shards().with_columns(what=pl.lit("results that are not served"))
     records = store.bad_records().with_columns(what=pl.lit("a record that cannot be read"))
-    found = pl.concat([shards, records]).select("file", "what", "reason")
+    files = pl.concat([shards, records]).select("file", "what", "reason")
     others = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
     more = " ".join(map(sentence, others))
-    if found.is_empty():
+    if files.is_empty():
         return SlotContent(message=more or "Nothing is left out.")
-    message = f"Not served, since it could not be read: {count(found.height, 'file')}. The rest is shown. {more}"
-    return SlotContent(message=message, data=found, columns=columns(found, {"file": WRAP, "reason": WIDE}))
+    message = f"Not served, since it could not be read: {count(files.height, 'file')}. The rest is shown. {more}"
+    return SlotContent(message=message, data=files, columns=columns(files, {"file": WRAP, "reason": WIDE}))
 
 
-def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
+def next_steps(context: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
     """List what to do, why, and how: a command, or what to change in the spec.
 
     `states` counts trials by state. `verdicts` is None if the grid cannot be judged.
     """
     steps = []
-    for row in about.store.failures(about.grid).iter_rows(named=True):
+    for row in context.store.failures(context.grid).iter_rows(named=True):
         if row["reason"] == "diverged":
             steps.append((f"keep {count(row['n'], 'diverged trial')} as a result", row["message"], DIVERGED_ADVICE))
             continue
-        words = [f"grid={about.grid}", *([f"reason={row['reason']}"] if row["reason"] else [])]
+        words = [f"grid={context.grid}", *([f"reason={row['reason']}"] if row["reason"] else [])]
         why = ": ".join(filter(None, (row["reason"] or "unknown", row["message"])))
-        root = shlex.quote(str(about.store.layout.root))
+        root = shlex.quote(str(context.store.layout.root))
         command = f"ablate retry --failed {' '.join(map(shlex.quote, words))} --campaign {root}"
         steps.append((f"train {count(row['n'], 'failed trial')} again, or keep as a result", why, command))
     if n := states.get("not finite", 0):
@@ -243,11 +243,11 @@ def next_steps(about: GridContext, states: Mapping[str, int], verdicts: pl.DataF
         outstanding = count(sum(n for n, _ in waiting), "outstanding trial")
         steps.append((f"train {outstanding}", why, "ablate run SPEC"))
     if verdicts is not None and not (running or waiting):
-        steps += _verdict_steps(about, verdicts)
+        steps += _verdict_steps(context, verdicts)
     return pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
 
 
-def _verdict_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
+def _verdict_steps(context: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
     """List reasons for missing verdicts, then undecided variants by p."""
     reasons = Counter(verdicts.filter(verdict="no verdict")["reason"].to_list())
     for reason, n in reasons.most_common(_MOST_STEPS):
@@ -256,9 +256,9 @@ def _verdict_steps(about: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple
     undecided = verdicts.filter(verdict="undecided").sort("p", nulls_last=True, maintain_order=True)
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
-        yield f"more seeds for {about.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
+        yield f"more seeds for {context.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
     claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
-    for name, how in () if about.header.get("logged") else _ANSWERS.items():
+    for name, how in () if context.header.get("logged") else _ANSWERS.items():
         if n := claims.filter(pl.col(name) == "unknown").height:
             yield f"answer the check {name} of {count(n, 'claim')}", "without it no claim is a headline", how
 
@@ -267,7 +267,7 @@ OVERVIEW = AppPage(
     name="overview",
     title="Overview",
     letter="o",
-    about="Which component makes a difference, how much, and is it real?",
+    question="Which component makes a difference, how much, and is it real?",
     address=Address,
     controls=lambda _: (),
     slots=(

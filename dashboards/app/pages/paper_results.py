@@ -68,13 +68,13 @@ def _has_no_values(chosen: Item) -> bool:
 @memoise
 def _most(view: PageView) -> list[tuple[str, str]]:
     """Tables that have values of at least half of the measured cells of the grid beside them, those with most first."""
-    found = view.store.sql(
+    tables = view.store.sql(
         "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
         "HAVING 2 * count(DISTINCT cell) >= (SELECT count(DISTINCT cell) FROM v_cell_stats WHERE grid = $grid) "
         "ORDER BY count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
         {"grid": grid_of(view).grid},
     )
-    return [(str(paper), str(table)) for paper, table in found.iter_rows()]
+    return [(str(paper), str(table)) for paper, table in tables.iter_rows()]
 
 
 def _is_no_papers(view: PageView) -> bool:
@@ -85,24 +85,24 @@ def _is_no_papers(view: PageView) -> bool:
 def _show_item(view: PageView) -> SlotContent:
     if _is_no_papers(view):
         return SlotContent(message=_NO_PAPERS)
-    chosen, about = chosen_item(view), grid_of(view)
-    drawn = chosen.make(about)
+    chosen, context = chosen_item(view), grid_of(view)
+    drawn = chosen.make(context)
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
     if _has_no_values(chosen):
         return _draw_item(view, chosen, drawn)._replace(files=files)
-    found = _find_printed(view)
-    data = paper_tables.compare_with_printed(paper_tables.frame(about, found), found, _compare_claims(view))
+    printed = _find_printed(view)
+    data = paper_tables.compare_with_printed(paper_tables.frame(context, printed), printed, _compare_claims(view))
     cells = _cells_of(chosen)
     caption = (
-        f"Above in each place: what the paper prints. Below: your own runs. {paper_tables.own_words(about, cells)} "
+        f"Above in each place: what the paper prints. Below: your own runs. {paper_tables.own_words(context, cells)} "
         "Then: your mean less the printed value (their ratio if the table spans decades), where the printed value lies "
         "beside your interval, and what Claims says. The two are of other models, data and budgets, and the noise of a "
         "printed value is unknown. Bold: own cells that are not shown to be worse than the best."
     )
     sheet = table_sheet(data, paper_tables.columns_of(cells))
-    trained = {row for row, each in zip(data["row"], found, strict=True) if each.cell.operator is not None}
+    trained = {row for row, each in zip(data["row"], printed, strict=True) if each.cell.operator is not None}
     missing = _missing_rows(data)
-    lead = _lead_to_results(chosen, about.grid)
+    lead = _lead_to_results(chosen, context.grid)
     missing |= {row: f"{missing[row]}; {lead}" for row in missing if lead and row in trained}
     parts = [_table(sheet, _bands(data), missing)]
     have = data.height - data["mean"].null_count()
@@ -177,8 +177,8 @@ def _bands(data: pl.DataFrame) -> Mapping[tuple[str, str], Sequence[str]]:
 
 def _lead_to_results(chosen: Item, grid: str) -> str:
     """Name the command that shows the grid of a table from `results/`; empty if it has none, or `grid` is the one."""
-    found = find_published(chosen.paper, chosen.number) if chosen.number is not None else None
-    return f"results/ has its grid: `ablate papers {found[0]}`" if found is not None and found[1] != grid else ""
+    published = find_published(chosen.paper, chosen.number) if chosen.number is not None else None
+    return f"results/ has its grid: `ablate papers {published[0]}`" if published and published[1] != grid else ""
 
 
 def _missing_rows(data: pl.DataFrame) -> dict[str, str]:
@@ -225,17 +225,17 @@ def _claims(view: PageView) -> SlotContent:
         return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
     if not claims(filter_published(chosen.paper, f"T{chosen.number}")):
         return SlotContent(message="This table compares no operator with a baseline.")
-    found = _compare_claims(view)
-    counts = dict(found.group_by("word").len().iter_rows())
+    compared = _compare_claims(view)
+    counts = dict(compared.group_by("word").len().iter_rows())
     told = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word))
-    rows = found.filter(pl.col("word") != "not comparable")
+    rows = compared.filter(pl.col("word") != "not comparable")
     caption = (
         f"Each claim of the table beside each pair of cells here: {told}. A word is about the sign of the two "
         "differences; none says that a result was obtained again. `ablate published --compare --all` lists the others."
     )
     shown = rows.select(_CLAIMED).with_columns(pl.col("published", "own", "low", "high").round_sig_figs(3))
     if shown.is_empty():
-        why = found["reason"].value_counts(sort=True)["reason"][0]
+        why = compared["reason"].value_counts(sort=True)["reason"][0]
         return SlotContent(message=f"No claim of this table can be compared with this grid. Most often: {why}.")
     wide = {name: {"width": 320} for name in ("reason", "claim", "differs", "trust")}
     return SlotContent(caption=caption, data=shown, columns=columns(shown, wide))
@@ -273,9 +273,9 @@ def _doubts(view: PageView) -> SlotContent:
     parts.append(html.P(f"It is drawn from: {', '.join(chosen.needs)}."))
     if chosen.spec:
         parts.append(html.P(["A spec that fills some of it: ", html.Code(f"ablate run {chosen.spec}")]))
-    if found := _notes_of(chosen):
+    if problems := _notes_of(chosen):
         unusable = " (nothing is compared with these values)"
-        listed = [html.Li(f"{each.place}: {each.text}{unusable if each.unusable else ''}") for each in found]
+        listed = [html.Li(f"{each.place}: {each.text}{unusable if each.unusable else ''}") for each in problems]
         return SlotContent(parts=[*parts, html.Ul(listed)])
     known = "Nothing is known against the printed values. No paper says how many seeds they are of."
     return SlotContent(parts=[*parts, html.P(known if captions else "It prints no values.")])
@@ -298,7 +298,7 @@ PUBLISHED = AppPage(
     name="published",
     title="Published",
     letter="p",
-    about="What did the papers print, and what is in its place here?",
+    question="What did the papers print, and what is in its place here?",
     address=PublishedAddress,
     controls=_controls,
     slots=(

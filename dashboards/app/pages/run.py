@@ -121,9 +121,9 @@ def _ways_on(view: PageView, planned: pl.DataFrame) -> list[Component]:
     for grid, cell in planned.select("grid", "cell").iter_rows():
         ways = {f"Its cell ({grid})": ("compare", [("cell", cell)])}
         ways |= {f"Curves of all seeds of its cell ({grid})": ("curves", runs)} if len(runs) > 1 else {}
-        for words, (page, given) in ways.items():
+        for words, (page, query) in ways.items():
             links += [
-                html.A(words, href=f"/{quote(view.campaign)}/{page}?{urlencode([('grid', grid), *given])}"),
+                html.A(words, href=f"/{quote(view.campaign)}/{page}?{urlencode([('grid', grid), *query])}"),
                 html.Br(),
             ]
     return [html.P(links)] if links else []
@@ -136,11 +136,11 @@ def _curves(view: PageView) -> SlotContent:
     wanted = view.address.metric or tuple(known[:_MOST_PANELS])
     for name in wanted:
         require("this run", "logged metric", name, known)
-    about = grid_context(view.store, grid, view.styles)
+    context = grid_context(view.store, grid, view.styles)
     beside = view.store.sql("SELECT trial FROM grid_trial WHERE grid = $grid", {"grid": grid})["trial"]
     runs = tuple(each for each in named_keys(view) if each in beside)
     address = CurvesAddress(grid=grid, run=runs, metric=wanted, by=(TRIAL,) if len(runs) > 1 else ())
-    shown = draw_curves(view._replace(address=address, about=about))
+    shown = draw_curves(view._replace(address=address, context=context))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
     return shown._replace(caption=shown.caption + left, answer=_answer(view))
 
@@ -162,12 +162,12 @@ def _answer(view: PageView) -> str:
 
 
 def _metrics(view: PageView) -> list[str]:
-    found = view.store.sql(
+    logged = view.store.sql(
         "SELECT DISTINCT name FROM last_value WHERE trial = $key AND \"table\" = 'metric' "
         "ORDER BY name <> 'loss', starts_with(name, 'system.'), name",
         {"key": run_key(view)},
     )
-    return [str(name) for name in found["name"]]
+    return [str(name) for name in logged["name"]]
 
 
 _TOLD: Final = (
@@ -177,8 +177,8 @@ _TOLD: Final = (
 
 
 def _attempts_table(view: PageView) -> SlotContent:
-    found = attempts_of(view, run_key(view))
-    if found.is_empty():
+    attempts = attempts_of(view, run_key(view))
+    if attempts.is_empty():
         return SlotContent(message="It has not begun.")
     clock = "%Y-%m-%d %H:%M:%S"
     when = [
@@ -186,32 +186,32 @@ def _attempts_table(view: PageView) -> SlotContent:
         for name in ("started", "ended")
     ]
     state = pl.coalesce("status", pl.when("alive").then(pl.lit("running")).otherwise(pl.lit("lost")))
-    rows = _without_empty(found.with_columns(*when, state.alias("status")).select(_TOLD))
-    caption = f"{count(found.height, 'attempt')}; times are of this machine's clock."
+    rows = _without_empty(attempts.with_columns(*when, state.alias("status")).select(_TOLD))
+    caption = f"{count(attempts.height, 'attempt')}; times are of this machine's clock."
     return SlotContent(caption=caption, data=rows, columns=columns(rows))
 
 
-def _without_empty(found: pl.DataFrame) -> pl.DataFrame:
-    return found.select(each for each in found if each.null_count() < found.height)
+def _without_empty(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(each for each in frame if each.null_count() < frame.height)
 
 
 def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: str) -> SlotContent:
     order = ["map_keys(point), map_values(point)" if name == "point" else name for name in keys]
-    found = view.store.sql(
+    rows = view.store.sql(
         f"SELECT name, step, {', '.join(keys)}, value FROM v_{table} WHERE trial = $key "
         f"QUALIFY step = max(step) OVER (PARTITION BY name) ORDER BY name, {', '.join(order)}",
         {"key": run_key(view)},
         most=None if view.whole else _MOST_ROWS + 1,
     )
-    if found.is_empty():
+    if rows.is_empty():
         return SlotContent(message=f"It has no {table} yet.")
-    where, header = [point(dict(at)) for at in found["point"]], _header(view)
-    units = [unit_of(header, name) or None for name in found["name"]]
+    where, header = [point(dict(at)) for at in rows["point"]], _header(view)
+    units = [unit_of(header, name) or None for name in rows["name"]]
     told = (pl.Series(name, of, dtype=pl.String) for name, of in (("point", where), ("unit", units)))
-    found = _without_empty(found.with_columns(told).select(pl.exclude("value", "unit"), "value", "unit"))
-    if found.height > _MOST_ROWS and not view.whole:
-        found, said = found.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
-    return SlotContent(caption=said, data=found, columns=columns(found))
+    rows = _without_empty(rows.with_columns(told).select(pl.exclude("value", "unit"), "value", "unit"))
+    if rows.height > _MOST_ROWS and not view.whole:
+        rows, said = rows.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
+    return SlotContent(caption=said, data=rows, columns=columns(rows))
 
 
 def _header(view: PageView) -> Mapping[str, Any]:
@@ -222,10 +222,10 @@ def _header(view: PageView) -> Mapping[str, Any]:
 
 def _grid(view: PageView) -> str | None:
     """The first grid of the run; None if no grid plans it any more."""
-    found: str | None = view.store.sql(
+    grid: str | None = view.store.sql(
         "SELECT min(grid) FROM grid_trial WHERE trial = $key", {"key": run_key(view)}
     ).item()
-    return found
+    return grid
 
 
 def _evaluations(view: PageView) -> SlotContent:
@@ -272,10 +272,10 @@ def _log(view: PageView) -> SlotContent:
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    found, _ = catch_user_error(lambda: attempts_of(view, run_key(view))["attempt"])
+    numbers, _ = catch_user_error(lambda: attempts_of(view, run_key(view))["attempt"])
     metrics, _ = catch_user_error(lambda: _metrics(view))
     near, _ = catch_user_error(lambda: near_runs(view).unique("trial", maintain_order=True).head(MOST))
-    attempts = [] if found is None else list(map(str, found))
+    attempts = [] if numbers is None else list(map(str, numbers))
     known, runs = metrics or [], options(view.address.run)
     if near is not None:
         names = near.select(pl.format("{}{}seed {}", "label", pl.lit(BETWEEN), "seed"))[:, 0]
@@ -292,7 +292,7 @@ RUN = AppPage(
     name="run",
     title="Run",
     letter="",
-    about="What is it, what did it do, how does it differ from another run, and how is it done again?",
+    question="What is it, what did it do, how does it differ from another run, and how is it done again?",
     address=RunAddress,
     named=("metric",),
     controls=_controls,

@@ -54,14 +54,14 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
 def show_operator(store: Store, key: str, operator: Mapping[str, Any]) -> SlotContent:
     """The code of an operator's choices, as the last attempt of a trial had it. Raises Unknown without a snapshot."""
     texts = _texts(store.layout.root, _snapshot(store, key, "this run"))
-    found = [(stage, each) for stage, kind in list_choices(operator) for each in find_choice(texts, stage, kind)]
-    if not found:
+    choices = [(stage, each) for stage, kind in list_choices(operator) for each in find_choice(texts, stage, kind)]
+    if not choices:
         return SlotContent(message="The snapshot of this run has no class of these choices.")
     parts: list[Component] = []
-    for stage, (path, source) in found:
+    for stage, (path, source) in choices:
         parts.append(html.Details([html.Summary(f"{stage}: {path}"), html.Pre(source)]))
-    caption = f"{count(len(found), 'choice')} of the operator, as they were when this run was submitted."
-    data = pl.DataFrame([(stage, *each) for stage, each in found], schema=["stage", "file", "source"], orient="row")
+    caption = f"{count(len(choices), 'choice')} of the operator, as they were when this run was submitted."
+    data = pl.DataFrame([(stage, *each) for stage, each in choices], schema=["stage", "file", "source"], orient="row")
     return SlotContent(caption=caption, data=data, parts=parts)
 
 
@@ -73,10 +73,10 @@ def list_choices(operator: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def find_choice(texts: Mapping[str, str], stage: str, kind: str) -> list[tuple[str, str]]:
     """File and source of the class of a stage with that `kind`; of several, the package's own of that stage."""
-    found = list[tuple[str, str, list[str]]]()
+    classes = list[tuple[str, str, list[str]]]()
     for path, text in texts.items():
         if f'"{kind}"' in text or f"'{kind}'" in text:
-            found += [(path, *each) for each in _classes_of_kind(text, kind)]
+            classes += [(path, *each) for each in _classes_of_kind(text, kind)]
     family = stage.title().replace("_", "")
 
     def rank(each: tuple[str, str, list[str]]) -> tuple[bool, bool]:
@@ -84,7 +84,7 @@ def find_choice(texts: Mapping[str, str], stage: str, kind: str) -> list[tuple[s
         is_of_stage = family in bases or PurePath(path).stem.startswith(stage)
         return not is_of_stage, path.startswith("user/")
 
-    return [(path, source) for path, source, _ in sorted(found, key=rank)[:1]]
+    return [(path, source) for path, source, _ in sorted(classes, key=rank)[:1]]
 
 
 def _classes_of_kind(text: str, kind: str) -> Iterator[tuple[str, list[str]]]:
@@ -107,10 +107,10 @@ def _rank(path: str) -> tuple[int, str]:
 
 
 def _snapshot(store: Store, key: str, name: str) -> str:
-    found = store.sql("SELECT submission FROM attempt WHERE trial = $key ORDER BY attempt DESC LIMIT 1", {"key": key})
-    if found.is_empty():
+    last = store.sql("SELECT submission FROM attempt WHERE trial = $key ORDER BY attempt DESC LIMIT 1", {"key": key})
+    if last.is_empty():
         raise Unknown(f"{name} has not begun, so that it has no code yet")
-    record = read_json(store.layout.submission_record(str(found["submission"][0])))
+    record = read_json(store.layout.submission_record(str(last["submission"][0])))
     tar = (record.get("snapshot") or {}).get("tar")
     if not tar:
         raise Unknown(f"the submission of {name} kept no snapshot of its code")
@@ -120,13 +120,13 @@ def _snapshot(store: Store, key: str, name: str) -> str:
 @lru_cache(maxsize=8)
 def _texts(root: Path, content: str) -> Mapping[str, str]:
     """The Python files of a snapshot by path. Raises Unknown if it cannot be read."""
-    layout, found = Layout(root), dict[str, str]()
+    layout, texts = Layout(root), dict[str, str]()
     try:
         with layout.open_inside(layout.snapshot_tar(content)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 inner = tar.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
                 if inner is not None and member.name.endswith(".py"):
-                    found[member.name] = inner.read().decode("utf-8", "replace")
+                    texts[member.name] = inner.read().decode("utf-8", "replace")
     except (OSError, tarfile.TarError) as error:
         raise Unknown(f"the snapshot {content} cannot be read: {error}") from error
-    return MappingProxyType(found)
+    return MappingProxyType(texts)

@@ -97,12 +97,12 @@ def attempts_of(view: PageView, key: str) -> pl.DataFrame:
 
 def chosen_attempt(view: PageView, key: str) -> dict[str, Any] | None:
     """Return the last attempt; of the run of the page that of the address. None if none has begun. Raises Unknown."""
-    found = attempts_of(view, key)
-    if found.is_empty():
+    attempts = attempts_of(view, key)
+    if attempts.is_empty():
         return None
-    known, wanted = found["attempt"].to_list(), view.address.attempt if key == run_key(view) else None
+    known, wanted = attempts["attempt"].to_list(), view.address.attempt if key == run_key(view) else None
     number = require("this run", "attempt", known[-1] if wanted is None else wanted, known)
-    return found.row(known.index(number), named=True)
+    return attempts.row(known.index(number), named=True)
 
 
 def spec(view: PageView, key: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def results(view: PageView, key: str) -> dict[str, Any]:
 
 def table(fields: Mapping[str, Mapping[str, Any]], *, whole: bool) -> pl.DataFrame:
     """Compare runs: field, and a column of texts per run; only fields that differ unless `whole`."""
-    flats = {run: flat(given) if given else {} for run, given in fields.items()}
+    flats = {run: flat(nested) if nested else {} for run, nested in fields.items()}
     rows = []
     for path in dict.fromkeys(path for each in flats.values() for path in each):
         values = [_text(each[path]) if path in each else MISSING for each in flats.values()]
@@ -152,11 +152,11 @@ def _text(value: Any) -> str:
 def compare_fields(view: PageView, read: Callable[[PageView, str], dict[str, Any]], what: str) -> SlotContent:
     """List the fields that differ between the compared runs; all fields of a run alone, or if the address says so."""
     runs = compared_runs(view)
-    found = table({run.short: read(view, run.key) for run in runs}, whole=view.address.all or len(runs) == 1)
-    if found.is_empty():
+    differences = table({run.short: read(view, run.key) for run in runs}, whole=view.address.all or len(runs) == 1)
+    if differences.is_empty():
         nothing = f"This run has no {what} yet." if len(runs) == 1 else f"The {what} of these runs does not differ."
         return SlotContent(message=nothing)
-    differ = found.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
+    differ = differences.filter(pl.concat_list(pl.exclude("field")).list.n_unique() > 1).height
     caption = f"{count(differ, 'field')} of the {what} of {len(runs)} runs {'differs' if differ == 1 else 'differ'}."
     own: dict[str, dict[str, Any]] = {"field": {"pinned": "left", "width": 320, **_FLEX}}
     for run in runs:
@@ -164,7 +164,7 @@ def compare_fields(view: PageView, read: Callable[[PageView, str], dict[str, Any
         digits = 4 if read is results else 6
         own[run.short]["valueFormatter"] = {"function": f"ablateShort(params.value, {digits})"}
         own[run.short] |= BY_SIZE if read is results else {}
-    return SlotContent(caption=caption if len(runs) > 1 else "", data=found, columns=columns(found, own))
+    return SlotContent(caption=caption if len(runs) > 1 else "", data=differences, columns=columns(differences, own))
 
 
 _FLEX: Final = {"flex": 1, "floatingFilter": True, "tooltipValueGetter": {"function": "params.value"}}

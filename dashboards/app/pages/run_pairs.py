@@ -34,16 +34,16 @@ def _with_sign(value: float) -> str:
 
 def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     """Differences between the cells of two trials over the seeds that both have. Raises Unknown if no grid has both."""
-    found = view.store.sql(_SHARED, {"one": one, "other": other})
-    if found.is_empty():
+    shared = view.store.sql(_SHARED, {"one": one, "other": other})
+    if shared.is_empty():
         raise Unknown("no grid of this campaign has both runs, so that their seeds are no pairs")
-    about = found.row(0, named=True)
-    if about["one"] == about["other"]:
-        return SlotContent(message=f"Both runs are seeds of {about['one_label']}, so that there is nothing to pair.")
-    measure = view.store.grid(about["grid"])["measure"] or {}
+    pair = shared.row(0, named=True)
+    if pair["one"] == pair["other"]:
+        return SlotContent(message=f"Both runs are seeds of {pair['one_label']}, so that there is nothing to pair.")
+    measure = view.store.grid(pair["grid"])["measure"] or {}
     at, coordinates = agrees(measure.get("point") or {})
-    given = {name: about[name] for name in ("grid", "one", "other")} | {"measure": measure.get("name", "")}
-    rows = view.store.sql(_PAIRS.format(at=at), given | coordinates)
+    parameters = {name: pair[name] for name in ("grid", "one", "other")} | {"measure": measure.get("name", "")}
+    rows = view.store.sql(_PAIRS.format(at=at), parameters | coordinates)
     if rows.is_empty():
         return SlotContent(message="No seed of both cells has finished with a value yet.")
     spread = rows["sd"].fill_null(float("nan")).to_numpy()
@@ -53,7 +53,7 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         "difference",
         *(pl.Series(name, list(map(or_null, end)), pl.Float64) for name, end in (("low", low), ("high", high))),
         "pairs",
-        *(pl.col(side).alias(about[f"{side}_label"]) for side in ("one", "other")),
+        *(pl.col(side).alias(pair[f"{side}_label"]) for side in ("one", "other")),
     )
     ends = zip(low, high, strict=True)
     spans = ["–" if np.isnan(least) else f"{_with_sign(least)} to {_with_sign(most)}" for least, most in ends]
@@ -65,8 +65,8 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     first = ["measurement", "difference", "95 % interval"]
     shown = texts.select(*first, pl.exclude("low", "high", *first))
     caption = (
-        f"Means of the cells over {count(max(rows['pairs'].to_list()), 'shared seed')}, and {about['other_label']} "
-        f"minus {about['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
+        f"Means of the cells over {count(max(rows['pairs'].to_list()), 'shared seed')}, and {pair['other_label']} "
+        f"minus {pair['one_label']} seed by seed. 95 % t interval of each measurement alone, not corrected for "
         "their number."
     )
     shares = pl.all_horizontal(pl.col("one", "other").is_between(0, 1))
@@ -75,7 +75,7 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
     top = texts.row(0, named=True)
     span = "" if top["95 % interval"] == "–" else f" ({top['95 % interval']})"
     answer = (
-        f"{about['other_label']} against {about['one_label']}, {count(top['pairs'], 'pair')}: {top['measurement']} "
+        f"{pair['other_label']} against {pair['one_label']}, {count(top['pairs'], 'pair')}: {top['measurement']} "
         f"{top['difference']}{span}."
     )
     listed = columns(shown, {"difference": BY_SIZE, "95 % interval": {"type": "rightAligned"}})

@@ -44,26 +44,26 @@ QUANTITIES: Final = {
 def show_system(view: PageView, key: str) -> SlotContent:
     """Speed and load along the seconds of training, a line per attempt, and what the whole run took."""
     totals = _totals(view.store, key)
-    found = _tokens(view.store, key, view.store.sql(_SPEED, {"key": key, "parts": PARTS}))
+    speed = _tokens(view.store, key, view.store.sql(_SPEED, {"key": key, "parts": PARTS}))
     load = view.store.sql(_LOAD, {"key": key, "parts": PARTS})
-    if found.is_empty() and load.is_empty():
+    if speed.is_empty() and load.is_empty():
         return SlotContent(message=totals or "This run has logged no times yet.")
     for name, (title, unit) in QUANTITIES.items():
         rows = load.filter(pl.col("quantity") == name)
-        found = found.vstack(rows.with_columns(pl.lit(title).alias("quantity"), pl.col("value") * unit))
+        speed = speed.vstack(rows.with_columns(pl.lit(title).alias("quantity"), pl.col("value") * unit))
     attempts = pl.format("attempt {}", "attempt").alias("series")
     bare = (pl.lit(None, pl.Float64).alias(end) for end in ("low", "high"))
-    lines = found.select("quantity", attempts, pl.col("seconds").alias("x"), "value", *bare)
+    lines = speed.select("quantity", attempts, pl.col("seconds").alias("x"), "value", *bare)
     panels = [Panel(rows, str(title)) for (title,), rows in lines.group_by("quantity", maintain_order=True)]
     series = {name: Series(name, _LINE) for name in lines["series"].unique()}
-    drawing = Drawing(height=240 if len(panels) == 1 else 120, markers=found.height < 3)
+    drawing = Drawing(height=240 if len(panels) == 1 else 120, markers=speed.height < 3)
     figure = draw_panels(panels, series, x="seconds of training", drawing=drawing)
     figure.for_each_yaxis(lambda axis: axis.update(rangemode="tozero", range=axis.range and (0, axis.range[1])))
     caption = f"Speed between logged steps; load every ten seconds; up to {count(PARTS, 'part')} per attempt. {totals}"
-    return SlotContent(figure, caption.strip(), found)
+    return SlotContent(figure, caption.strip(), speed)
 
 
-def _tokens(store: Store, key: str, found: pl.DataFrame) -> pl.DataFrame:
+def _tokens(store: Store, key: str, speed: pl.DataFrame) -> pl.DataFrame:
     """Return the speed in tokens if the run has counted them."""
     tokens = store.sql(
         "SELECT sum((cost->>'$.tokens')::DOUBLE) / nullif(sum((cost->>'$.steps')::DOUBLE), 0) AS tokens "
@@ -71,8 +71,8 @@ def _tokens(store: Store, key: str, found: pl.DataFrame) -> pl.DataFrame:
         {"key": key},
     )["tokens"][0]
     if tokens is None:
-        return found
-    return found.with_columns(pl.lit("tokens per second").alias("quantity"), pl.col("value") * tokens)
+        return speed
+    return speed.with_columns(pl.lit("tokens per second").alias("quantity"), pl.col("value") * tokens)
 
 
 def _totals(store: Store, key: str) -> str:

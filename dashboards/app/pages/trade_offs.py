@@ -49,28 +49,28 @@ class _Against(NamedTuple):
 @memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
-    about = grid_of(view)
-    found = measurements(view.store, about.grid)
+    context = grid_of(view)
+    measured = measurements(view.store, context.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
         "ORDER BY p.name, p.point",
-        {"grid": about.grid},
+        {"grid": context.grid},
     )
-    names = {name for name, _ in found.values()}
+    names = {name for name, _ in measured.values()}
     rows = [(str(name), dict(at)) for name, at in probes.iter_rows() if name not in names]
-    return found | {text_of(*row): row for row in rows}
+    return measured | {text_of(*row): row for row in rows}
 
 
 @memoise
 def _against(view: PageView) -> _Against:
-    about, better = grid_of(view), view.address.against_better
+    context, better = grid_of(view), view.address.against_better
     wanted = view.address.against or _first_cost(view)
     if wanted in COST_WORDS:
         quantity = Quantity(wanted, better=better)
-        return _Against(quantity, COST_WORDS[wanted], "", rule(view.store, about.grid, wanted))
+        return _Against(quantity, COST_WORDS[wanted], "", rule(view.store, context.grid, wanted))
     known = _quantities(view)
-    name, at = known[require(repr(about.grid), "quantity", wanted, known | COST_WORDS)]
-    way, unit = rule(view.store, about.grid, name), unit_of(about.header, name)
+    name, at = known[require(repr(context.grid), "quantity", wanted, known | COST_WORDS)]
+    way, unit = rule(view.store, context.grid, name), unit_of(context.header, name)
     return _Against(Quantity(name, at, better, wanted), wanted, unit, way)
 
 
@@ -82,11 +82,11 @@ def _title(against: _Against) -> str:
 @memoise
 def _first_cost(view: PageView) -> str:
     """Return the first cost; without any, tokens, parameters or seconds that runs logged, or what else varies."""
-    about = grid_of(view)
-    if costs := known_costs(view.store, about.grid):
+    context = grid_of(view)
+    if costs := known_costs(view.store, context.grid):
         return costs[0]
-    found, measure = measurements(view.store, about.grid), measures.judged_by(view)
-    for text, (name, at) in sorted(found.items(), key=lambda each: each[1][0] not in _LOGGED_COSTS):
+    measured, measure = measurements(view.store, context.grid), measures.judged_by(view)
+    for text, (name, at) in sorted(measured.items(), key=lambda each: each[1][0] not in _LOGGED_COSTS):
         means_cost = text in COST_WORDS  # in an address, such a name is no measurement
         if not means_cost and not measures.is_of(measure, name, at) and _varies(view, name, at):
             return text
@@ -94,30 +94,30 @@ def _first_cost(view: PageView) -> str:
 
 
 def _varies(view: PageView, name: str, at: Mapping[str, float]) -> bool:
-    condition, given = agrees(at)
+    condition, parameters = agrees(at)
     values = "SELECT count(DISTINCT value) FROM v_final WHERE grid = $grid AND name = $name AND isfinite(value) AND "
-    return bool(view.store.sql(values + condition, {"grid": grid_of(view).grid, "name": name, **given}).item() > 1)
+    return bool(view.store.sql(values + condition, {"grid": grid_of(view).grid, "name": name, **parameters}).item() > 1)
 
 
 @memoise
 def _compare(view: PageView) -> TradeOffs:
-    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
     if measures.is_of(measure, against.quantity.name, against.quantity.point):
         raise Unknown(f"{against.title} cannot be held against itself; choose something else")
-    cells = [cell.cell for cell in about.cells]
+    cells = [cell.cell for cell in context.cells]
     if len(cells) > _MOST_TESTED:
         raise Unknown(
             f"the pairs of {len(cells):,} cells cannot be tested while one waits; `ablate pareto` tests them, and here "
             f"are shown up to {_MOST_TESTED} cells"
         )
-    return trade_offs(view.store, about.grid, measure, against.quantity, cells)
+    return trade_offs(view.store, context.grid, measure, against.quantity, cells)
 
 
 @memoise
 def _colours(view: PageView) -> CellLook:
-    """The look of the cells; of too many only those of the line and of other pages have a style."""
-    about = grid_of(view)
-    return look_of(about, {*_compare(view).frame.filter("step")["cell"], *about.drawn})
+    """The appearance of the cells; of too many only those of the line and of other pages have a style."""
+    context = grid_of(view)
+    return look_of(context, {*_compare(view).frame.filter("step")["cell"], *context.drawn})
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
@@ -126,31 +126,31 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 def draw_costs(view: PageView) -> SlotContent:
     """Draw the measure of every cell against its cost."""
-    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
-    log, missing = _logs(view), len(about.cells) - _compare(view).frame.height
-    found = _compare(view)._replace(frame=_keep_brushed(view))
-    frame = found.frame
+    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    log, missing = _logs(view), len(context.cells) - _compare(view).frame.height
+    trade_offs = _compare(view)._replace(frame=_keep_brushed(view))
+    frame = trade_offs.frame
     if frame.is_empty():
         return SlotContent(message="No cell has both values yet.")
     title = ", ".join(filter(None, (measure.name, measures.unit(view))))  # arrows say what is better
-    look = _colours(view)
-    figure = draw_trade_offs(found, look, (_title(against), title), log)
+    appearance = _colours(view)
+    figure = draw_trade_offs(trade_offs, appearance, (_title(against), title), log)
     counts = dict(frame["standing"].value_counts().iter_rows())
     said = join_words([f"{counts[word]} {word}" for word in STANDINGS if counts.get(word)])
     caption = (
-        f"{measures.words(view)} against {against.title} ({found.x.better} is better); "
-        f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(found)}. "
+        f"{measures.words(view)} against {against.title} ({trade_offs.x.better} is better); "
+        f"{count(frame.height, 'cell')}, {n_words(frame)} seeds. Point: {_averages(trade_offs)}. "
         "Line: the cells to which no other is at least equal in both averages and better in one. What the seeds show "
         f"is another matter: {said} (paired tests, see the table). Bars: {(1 - measure.alpha) * 100:g} % t "
         f"intervals of each cell alone. Faint: dominated. {measures.warn_of_guess(view)}"
     )
-    if goes_beyond(frame, look, log):
+    if goes_beyond(frame, appearance, log):
         caption += " Bars that end at the edge of the figure go on beyond it."
     if lacking := int((frame["lacks"] > 0).sum()):
         caption += f" Ringed: {count(lacking, 'cell')} without some seeds that others have."
     if not against.way.known and view.address.against_better is None:
         caption += f" The direction of {against.title} is unknown; lower is taken as better."
-    legend = [cell_key(look, cell) for cell in frame["cell"] if look.styles[cell] != REST]
+    legend = [cell_key(appearance, cell) for cell in frame["cell"] if appearance.styles[cell] != REST]
     if others := frame.height - len(legend):
         caption += f" Grey: {count(others, 'other cell')}."
         legend.append(Key(REST, "other cells", "rest", str(others)))
@@ -158,17 +158,17 @@ def draw_costs(view: PageView) -> SlotContent:
     message = answer = ""
     if missing:
         message = f"{count(missing, 'cell')} without both values: not drawn, and counted in Holm's correction."
-    if best := [about.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
+    if best := [context.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
         verb = "is" if len(best) == 1 else "are"
-        proven = [about.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
+        proven = [context.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
         answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
-    data = name_cells(frame.drop("label"), about)
+    data = name_cells(frame.drop("label"), context)
     return SlotContent(figure, caption, data, legend, message, answer=answer, measured=measures.columns(view))
 
 
-def _averages(found: TradeOffs) -> str:
-    return f"{average_words(found.y.scale)} over seeds up, {average_words(found.x.scale)} across"
+def _averages(trade_offs: TradeOffs) -> str:
+    return f"{average_words(trade_offs.y.scale)} over seeds up, {average_words(trade_offs.x.scale)} across"
 
 
 def _list_best(names: Sequence[str]) -> str:
@@ -183,14 +183,14 @@ class _Lines(NamedTuple):
 
 @memoise
 def _lines(view: PageView) -> _Lines:
-    about, measure, against = grid_of(view), measures.judged_by(view), _against(view)
-    found = _compare(view)
-    whole, levels = table(view.store, about.grid, measure)
+    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    trade_offs = _compare(view)
+    whole, levels = table(view.store, context.grid, measure)
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
     *axes, across, up = _apart([*wide, against.title, measure.name])
     chosen = whole.select("cell", *(pl.col(f"axis: {name}").alias(axis) for name, axis in zip(wide, axes, strict=True)))
-    values = found.frame.select("cell", "n", "planned", pl.col("x").alias(across), pl.col("value").alias(up))
-    rows = in_order(chosen.unique("cell").join(values, on="cell", how="inner"), [cell.cell for cell in about.cells])
+    values = trade_offs.frame.select("cell", "n", "planned", pl.col("x").alias(across), pl.col("value").alias(up))
+    rows = in_order(chosen.unique("cell").join(values, on="cell", how="inner"), [cell.cell for cell in context.cells])
     numbers = list(zip((across, up), _logs(view), strict=True))
     kept = parallel.complete_rows(rows, numbers)
     scales = parallel.scales(kept, {axis: levels[name] for name, axis in zip(wide, axes, strict=True)}, numbers)
@@ -222,33 +222,33 @@ def check_costs(view: PageView) -> None:
 
 def draw_axes(view: PageView) -> SlotContent:
     """Draw levels and outcomes of every cell along parallel axes."""
-    about, against, found = grid_of(view), _against(view), _compare(view)
+    context, against, trade_offs = grid_of(view), _against(view), _compare(view)
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
-    look = _colours(view)
-    figure = parallel.draw_parallel(kept, axes, look, ranges)
-    lost = len(about.cells) - kept.height
+    appearance = _colours(view)
+    figure = parallel.draw_parallel(kept, axes, appearance, ranges)
+    lost = len(context.cells) - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     message = ""
     if ranges:
         n, said = parallel.within(kept, axes, ranges).height, join_words([f"{k} {v}" for k, v in ranges.items()])
         message = f"This page shows the {n} of {count(kept.height, 'cell')} with {said}. Ranges above takes them back."
-    words = f"{against.title} ({found.x.better} is better) and {measures.words(view)}"
+    words = f"{against.title} ({trade_offs.x.better} is better) and {measures.words(view)}"
     caption = (
         f"A line per cell, {count(kept.height, 'cell')}, {n_words(kept)} seeds. First its level on each axis in the "
-        f"grid's order, then {words}. Averages: {_averages(found)}. Faint: cells without a colour of their "
+        f"grid's order, then {words}. Averages: {_averages(trade_offs)}. Faint: cells without a colour of their "
         f"own.{left_out}"
     )
-    legend = [cell_key(look, cell) for cell in kept["cell"] if look.styles[cell] != REST]
+    legend = [cell_key(appearance, cell) for cell in kept["cell"] if appearance.styles[cell] != REST]
     hint = "Drag over a part of an axis to keep the cells inside."
-    return SlotContent(figure, caption, name_cells(rows, about), legend, message, hint)
+    return SlotContent(figure, caption, name_cells(rows, context), legend, message, hint)
 
 
 def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]], str]:
     """List by `variant` what the seeds show of measure and cost; return parts of the columns and a caption, too."""
-    about, against = grid_of(view), _against(view)
-    found = _keep_brushed(view).select(
+    context, against = grid_of(view), _against(view)
+    standings = _keep_brushed(view).select(
         "cell",
         pl.col("x").alias("cost"),
         "standing",
@@ -256,7 +256,7 @@ def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]
         "note",
     )
     exact = ", or equal in parameters, which have no noise" if against.quantity.name == "parameters" else ""
-    cells = len(about.cells)
+    cells = len(context.cells)
     caption = (
         f"Standing, by {measures.judged_by(view).name} and {against.title}: dominated, if another cell is shown to be "
         f"better in both{exact} (Holm over {cells * (cells - 1):,} ordered pairs); on the front, if against each other "
@@ -264,7 +264,7 @@ def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]
         "by seed, of three shared seeds or more. A note says why a claim is cautious or missing."
     )
     own = {"cost": {"headerName": _title(against)}, "dominated by": WRAP, "note": FOLD}
-    return name_cells(found, about), own, caption
+    return name_cells(standings, context), own, caption
 
 
 def _apart(names: Sequence[str]) -> list[str]:
