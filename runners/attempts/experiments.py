@@ -10,9 +10,9 @@ from typing import Any
 
 from ablate.grid import Experiment
 from ablate.grid.errors import SpecError
-from ablate.runners.attempts.trial_run import TrainingMisused, TrainingStopped, TrialRun
+from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
 from ablate.runners.training.process_state import use_threads
-from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult
 
 Train = Callable[[Any, TrainingContext], TrainingResult]
 
@@ -41,20 +41,22 @@ def experiment_class(reference: str) -> type[Experiment]:
     return known[kind]
 
 
-def train_experiment(experiment: Experiment, context: TrainingContext, directory: Path) -> TrainingResult:
+def train_experiment(
+    experiment: Experiment, context: TrainingContext, directory: Path, measure: str | None = None
+) -> TrainingResult:
     """Train an experiment by its own `train`, which records by a `TrialRun`; `directory` is for its files.
 
-    Raises what training raises; `TrainingMisused` if it has no result.
+    Raises what training raises; `Failed` if it has no result, also if it recorded no `measure`.
     """
     threads = use_threads(experiment.execution.threads) if "torch" in sys.modules else nullcontext()
     with threads:
-        run = TrialRun(experiment, context, directory)
+        run = TrialRun(experiment, context, directory, measure)
         try:
             experiment.train(run)
         except TrainingStopped:
             return run.result(None)
         except SpecError as error:  # the spec is sound: training code gave the run something unfit
-            return run.result(TrainingMisused(str(error)).with_traceback(error.__traceback__))
+            return run.result(Failed(error))
         except Exception as error:  # noqa: BLE001  # a stop may have caused it
             return run.result(error)
         return run.result(None)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, f
 
 from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.names import some
 from ablate.grid.run import REASONS, Run
+from ablate.grid.suggestions import suggest_name
 from ablate.grid.values import require_number, require_text, require_whole
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.loop_state import State, random_states, set_random_states
@@ -28,10 +30,6 @@ class TrainingStopped(BaseException):
     """A stop was requested, and the state is saved. No `except Exception` of training code takes it for an error."""
 
 
-class TrainingMisused(Exception):
-    """Training code used the run in a way that gives no result."""
-
-
 @final
 class TrialRun(Run):
     """The run that `Experiment.train` gets.
@@ -41,10 +39,13 @@ class TrialRun(Run):
     `TrainingStopped`.
     """
 
-    def __init__(self, experiment: Experiment, context: TrainingContext, directory: Path) -> None:
+    def __init__(
+        self, experiment: Experiment, context: TrainingContext, directory: Path, measure: str | None = None
+    ) -> None:
+        """Without `measure`, the name of what is compared, training may record anything."""
         self._experiment, self._context, self._directory = experiment, context, directory
         self._execution = experiment.execution
-        self._opened = False
+        self._opened, self._measure = False, measure
         self._checked = CheckedValues()
         self._unread: list[tuple[int, dict[str, Any]]] = []
         self._loops: dict[str, dict[str, Any]] = {}
@@ -329,12 +330,19 @@ class TrialRun(Run):
 
     def _require_result(self) -> None:
         if self._loop is not None and self._finished is None:
-            raise TrainingMisused(
-                f"train left the loop {self._loop.name!r} after step {self._loop.step} of {len(self._loop)}; a loop "
-                "that ends early says so: call run.finish(step) before the break"
+            at, steps = self._step - self._before, len(self._loop)
+            raise Failed(
+                f"train left the loop {self._loop.name!r} at step {at} of {steps}; a loop that ends early says so: "
+                "call run.finish(step) before the break"
             )
-        if not self._checked.any():
-            raise TrainingMisused("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
+        recorded = sorted(self._checked.names())
+        if not recorded:
+            raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
+        if self._measure is not None and self._measure not in recorded:
+            raise Failed(
+                f"train recorded no {self._measure!r}, by which the grid compares; it recorded {some(recorded, 12)}"
+                f"{suggest_name(self._measure, recorded)}: record it, or change the measure"
+            )
 
 
 def _copy(value: Any) -> Any:

@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple, Protocol, final
 
 from ablate.grid import Experiment, Spec
-from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
 from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.attempt import (
     Attempt,
@@ -38,7 +38,7 @@ from ablate.runners.training.failure import Failure, breaks_process, failure_of,
 from ablate.runners.training.memory import release_cached_memory, reset_peak_memory
 from ablate.runners.training.process_state import ProcessState
 from ablate.runners.training.training_context import NodeLost, TrainingResult, UnfitCheckpoint
-from ablate.store.files.atomic import retry_io
+from ablate.store.files.atomic import read_json, retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
 from ablate.store.files.trial_status import trial_state
@@ -261,7 +261,7 @@ class Worker:
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
         try:
-            finished = self._train_trial(trial, attempt)
+            finished = self._train_trial(line["grid"], trial, attempt)
         except CampaignUnwritable:
             # In a process that lives on, the attempt would look alive for ever.
             with contextlib.suppress(CampaignUnwritable, LeaseLost):
@@ -287,12 +287,13 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, State.DONE, attempt.number)
 
-    def _train_trial(self, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
+    def _train_trial(self, grid: str, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         try:
             if isinstance(trial, Experiment) and reference_of(type(trial)) is not None:
-                return train_experiment(trial, attempt, self._layout.trial(trial.key) / "files")
+                place, measure = self._layout.trial(trial.key) / "files", self._measure(grid)
+                return train_experiment(trial, attempt, place, measure)
             return self._train(trial, attempt)
         except (CampaignUnwritable, NodeLost):
             raise
@@ -302,6 +303,13 @@ class Worker:
             if missing and self._waits_s and not self._listener.stop_requested():
                 raise _FileMissing(str(error)) from error
             raise
+
+    def _measure(self, grid: str) -> str | None:
+        """Return the name of what a grid compares; None: nothing, or its plan cannot be read."""
+        with contextlib.suppress(NotFoundError, StoreError):
+            name: str | None = (read_json(self._layout.grid_header(grid)).get("measure") or {}).get("name")
+            return name
+        return None
 
     def _record_failure(self, row: int, attempt: Attempt, failure: Failure) -> Outcome:
         attempt.fail(failure)

@@ -105,9 +105,9 @@ class Diverged(Exception):
 
 
 class Failed(Exception):
-    """Training code says that its run has failed."""
+    """A run has failed, as its training code says or by how that used the run."""
 
-    def __init__(self, error: BaseException | str, reason: str | None) -> None:
+    def __init__(self, error: BaseException | str, reason: str | None = None) -> None:
         super().__init__(str(error))
         self.error, self.reason = error, reason
 

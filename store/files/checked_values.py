@@ -91,13 +91,9 @@ class CheckedValues:
         row = check_row("probe", ("", 0, step, name, layer, head, point, value))[2:]
         return row if self._take("probe", row[:4], row[4]) else None
 
-    def names(self, table: str) -> set[str]:
-        """Return the names that have a value in `table`."""
-        return {str(place[2]) for place in (*self._places, *self._before[1]) if place[0] == table}
-
-    def any(self) -> bool:
-        """Return True if anything was recorded."""
-        return bool(self.state())
+    def names(self) -> set[str]:
+        """Return the names of the metrics, evaluations and probes that have a value."""
+        return {str(place[2]) for place in self.state()}
 
     def _take(self, table: str, place: Row, point: Mapping[str, float]) -> bool:
         full = (table, *place, *(each for pair in sorted(point.items()) for each in pair))

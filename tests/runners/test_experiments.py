@@ -15,7 +15,7 @@ from ablate.grid import Experiment, Grid, SpecError
 from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.experiments import experiment_class, train_experiment
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.trial_run import TrainingMisused, TrainingStopped, TrialRun
+from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import RunResult, run_campaign
 from ablate.runners.training.training_context import Failed, TrainingResult, UnfitCheckpoint
@@ -194,7 +194,7 @@ def test_a_break_needs_finish(tmp_path: Path, memory: Any) -> None:
                 break
         run.evaluate("val_loss", 1.0)
 
-    with pytest.raises(TrainingMisused, match=r"after step 4 of 9.*run.finish"):
+    with pytest.raises(Failed, match=r"at step 5 of 9.*run.finish"):
         trained(of(leave), memory(), tmp_path)
     context = memory()
     result = trained(of(finish), context, tmp_path)
@@ -276,7 +276,7 @@ def test_a_state_that_a_resumed_run_could_not_put_back_is_refused_at_once(
             run.log(loss=step)
 
     context = memory()
-    with pytest.raises(TrainingMisused, match=words):
+    with pytest.raises(Failed, match=words):
         trained(of(train), context, tmp_path)
     assert context.logged == {}
 
@@ -311,7 +311,7 @@ def test_misuse_is_a_failure_of_the_trial(misuse: str, tmp_path: Path, memory: A
             [*run.steps(3, state={})]
         [*run.steps(3, run.batches(iter([1])), state={}, name="iterator")]
 
-    with pytest.raises(TrainingMisused):
+    with pytest.raises(Failed):
         trained(of(train), memory(), tmp_path)
 
 
@@ -329,6 +329,16 @@ def test_a_failure_that_training_tells_has_its_reason(tmp_path: Path, memory: An
         trained(of(train), context, tmp_path)
     assert failure_of(caught.value)[:2] == ("diverged", "the loss was 4e9")
     assert context.logged == {}
+
+
+def test_a_training_that_does_not_record_what_the_grid_compares_has_failed(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        run.log(0, loss=1.0)
+        run.evaluate("valid_loss", 1.0)
+
+    with pytest.raises(Failed, match=r"no 'val_loss'.* loss, valid_loss; did you mean 'valid_loss'"):
+        train_experiment(of(train), memory(), tmp_path, "val_loss")
+    assert train_experiment(of(train), memory(), tmp_path, "loss").step == 0
 
 
 # Whole campaigns, in real processes:
