@@ -34,7 +34,7 @@ def error_by(campaign: Campaign, along: str | None = None, grid: str | None = No
     context, measure = _grid_and_measure(campaign, grid)
     along, where = _coordinate(context, measure, along)
     points = shift.average_points(context.store, context.grid, measure, [along], context.drawn)
-    figure = shift.draw_error_by_shift(points, context.look, measure, along, measure.name)
+    figure = shift.draw_error_by_shift(points, context.appearance, measure, along, measure.name)
     return standalone(figure, f"{measure.name} by {where}", legend=True)
 
 
@@ -45,7 +45,7 @@ def change_by(campaign: Campaign, along: str | None = None, grid: str | None = N
     points = shift.average_points(context.store, context.grid, measure, [along], context.drawn, paired=True)
     if points["value"].is_null().all():
         raise Unknown("no change from the baseline can be computed yet")
-    figure = shift.draw_change_by_shift(points, context.look, measure, along)
+    figure = shift.draw_change_by_shift(points, context.appearance, measure, along)
     return standalone(figure, f"{measure.name}: change from {context.baseline_name} by {where}", legend=True)
 
 
@@ -65,9 +65,9 @@ def error_map(campaign: Campaign, label: str | None = None, grid: str | None = N
     if points.is_empty():
         raise Unknown("no trial of this variant has finished yet")
     column = "value" if cell == context.baseline or points["change"].is_null().all() else "change"
-    figure = shift.draw_shift_maps(points, context.look, measure, axes, column)
+    figure = shift.draw_shift_maps(points, context.appearance, measure, axes, column)
     what = measure.name if column == "value" else f"{measure.name}: change from {context.baseline_name}"
-    return standalone(figure, f"{what} of {context.look.names[cell]}")
+    return standalone(figure, f"{what} of {context.appearance.names[cell]}")
 
 
 def main_effects(campaign: Campaign, grid: str | None = None) -> go.Figure:
@@ -84,7 +84,7 @@ def training_curves(campaign: Campaign, name: str = "loss", grid: str | None = N
     if curves.is_empty():
         raise Unknown(f"no value of {name} can be shown on the {scale} scale")
     drawing = Drawing(width=1.6)
-    figure = draw_lines(curves, of_cells(context.look), x="training step", y=name, scale=scale, drawing=drawing)
+    figure = draw_lines(curves, of_cells(context.appearance), x="training step", y=name, scale=scale, drawing=drawing)
     return standalone(figure, f"{name} by training step", legend=True)
 
 
@@ -94,14 +94,14 @@ def learned_numbers(campaign: Campaign, name: str | None = None, grid: str | Non
     numbers = probe_curves.numbers(context.store, context.grid, context.drawn)
     chosen = only("learned number", name, sorted(set(numbers["name"].to_list())), f"grid {context.grid!r}")
     rows = numbers.filter(numbers["name"] == chosen)
-    return standalone(probe_curves.draw_numbers(rows, context.look), f"{chosen} after training", legend=True)
+    return standalone(probe_curves.draw_numbers(rows, context.appearance), f"{chosen} after training", legend=True)
 
 
 def failure_rates(campaign: Campaign, grid: str | None = None) -> go.Figure:
     """The share of ended trials of each variant that failed, with its 95 % Wilson interval."""
     context = _context(campaign, grid)
     rates = forest.rates(context.store, context.grid, [cell.cell for cell in context.cells])
-    return standalone(forest.draw_rates(rates, context.look), "Trials that failed")
+    return standalone(forest.draw_rates(rates, context.appearance), "Trials that failed")
 
 
 def progress(campaign: Campaign, grid: str | None = None) -> go.Figure:

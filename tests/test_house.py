@@ -19,20 +19,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("grid", "variants", "runners", "store", "dashboards")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
 VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
-CLEAR_ROOMS = (
-    "dashboards/app/",
-    "dashboards/figures/",
-    "dashboards/html/",
-    "dashboards/notebook.py",
-    "dashboards/papers/",
-    "dashboards/report/",
-    "dashboards/theme/",
-    "grid/",
-    "runners/",
-    "store/",
-    "variants/",
-)
-"""Rooms in which every variable, field and function is called by what it holds or does."""
+"""Variables, fields and functions are called by what they hold or do instead."""
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 50, 6
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -56,12 +43,9 @@ def complaints(name: str, text: str) -> list[str]:
         found.append(f"{name} has a name that says nothing")
     if ast.get_docstring(tree) is None:
         found.append(f"{name} does not say what it is")
-    if name.startswith(CLEAR_ROOMS):
-        names = {getattr(node, key, "") for node in ast.walk(tree) for key in ("id", "arg", "name")}
-        names |= {
-            getattr(node, "attr", "") for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)
-        }
-        found += [f"{name} uses the name {each}" for each in sorted(names & VAGUE_NAMES)]
+    names = {getattr(node, key, "") for node in ast.walk(tree) for key in ("id", "arg", "name")}
+    names |= {getattr(node, "attr", "") for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)}
+    found += [f"{name} uses the name {each}" for each in sorted(names & VAGUE_NAMES)]
     for function in functions(tree):
         where = f"{name}:{function.lineno} {function.name}"
         if function.end_lineno - function.lineno >= LONGEST_FUNCTION:

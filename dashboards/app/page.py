@@ -11,7 +11,7 @@ import polars as pl
 from dash import dcc as _dcc, html as _html
 
 from ablate.dashboards.app.address import Address
-from ablate.dashboards.data.grid_context import CellLook, GridContext
+from ablate.dashboards.data.grid_context import Appearance, GridContext
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.dashboards.theme.styles import Style
 from ablate.store import Store
@@ -52,7 +52,7 @@ class Key(NamedTuple):
     note: str = ""  # text beside the name, such as the number of runs
 
 
-def cell_key(appearance: CellLook, cell: str) -> Key:
+def cell_key(appearance: Appearance, cell: str) -> Key:
     """Make the entry of a cell."""
     return Key(appearance.styles[cell], appearance.names[cell], cell)
 

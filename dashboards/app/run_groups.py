@@ -85,9 +85,9 @@ def name_groups(context: GridContext, by: Sequence[str], groups: pl.DataFrame) -
     """Name `groups`, the frame of `figures.training.groups`, by `series`."""
     rows = groups.select("series", "cell", "seed").iter_rows()
     if tuple(by) in ((), (CELL,)):
-        return {series: context.look.names[cell] for series, cell, _ in rows}
+        return {series: context.appearance.names[cell] for series, cell, _ in rows}
     if tuple(by) == (TRIAL,):
-        return {series: f"{context.look.names[cell]}{BETWEEN}seed {seed}" for series, cell, seed in rows}
+        return {series: f"{context.appearance.names[cell]}{BETWEEN}seed {seed}" for series, cell, seed in rows}
     return {series: series for series, _, _ in rows}
 
 
@@ -195,7 +195,7 @@ def _keep_groups(
 def cells_control(view: PageView) -> Control:
     """Make the control for the field `cells`: names of cells."""
     context = grid_of(view)
-    names = [context.look.names[cell.cell] for cell in context.cells]
+    names = [context.appearance.names[cell.cell] for cell in context.cells]
     return Control("cells", "Cells", "choices", options(names), "Nothing chosen: the baseline and the best")
 
 
@@ -204,7 +204,7 @@ def chosen_cells(view: PageView) -> Sequence[str]:
     context = grid_of(view)
     if not view.address.cells:
         return context.drawn
-    known = {context.look.names[cell.cell]: cell for cell in context.cells}
+    known = {context.appearance.names[cell.cell]: cell for cell in context.cells}
     for name in view.address.cells:
         require(f"grid {context.grid!r}", "cell", name, known)
     return [cell.cell for name, cell in known.items() if name in view.address.cells]
@@ -215,5 +215,5 @@ def chosen_words(view: PageView) -> str:
     context, cells = grid_of(view), chosen_cells(view)
     if not view.address.cells:
         return describe_selection(context, cells)
-    names = join_words([context.look.names[cell] for cell in cells])
+    names = join_words([context.appearance.names[cell] for cell in cells])
     return f" Shown: {names}, as chosen, of {len(context.cells)} cells."

@@ -68,7 +68,7 @@ def name_best(
     row = find_lead(verdicts, measure)
     if row is None:
         return f"No difference from {baseline} is known yet."
-    name, size = context.look.names[row["cell"]], size_of(row, measure)
+    name, size = context.appearance.names[row["cell"]], size_of(row, measure)
     if row["verdict"] in CLAIMS:
         doubt = "" if row["doubt"] is None else f" No claim here passes every check; of this one, {row['doubt']}."
         controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
@@ -232,7 +232,7 @@ def describe_selection(
     by, base = measure or context.measure, baseline or context.baseline
     drawn = {*cells} & (baseline_cells(context.header) if base == context.baseline else {base})
     others = len(cells) - len(drawn)
-    name = context.baseline_name if base == context.baseline else context.look.names[str(base)]
+    name = context.baseline_name if base == context.baseline else context.appearance.names[str(base)]
     with_baseline = f"{name} and " if drawn else ""
     if by is None:
         return f" Shown: {with_baseline}the first {others} of {len(context.cells)} cells."
@@ -244,7 +244,7 @@ def describe_selection(
 
 def name_cells(frame: pl.DataFrame, context: GridContext) -> pl.DataFrame:
     """The frame with the names of its cells in place of their keys."""
-    names = dict(context.look.names)
+    names = dict(context.appearance.names)
     name = pl.col("cell").replace_strict(names, default=None, return_dtype=pl.String).alias("variant")
     return frame.select(name, pl.exclude("cell"))
 

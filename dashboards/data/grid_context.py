@@ -21,7 +21,7 @@ MOST_STYLED: Final = 40  # more cells in one picture have no style of their own
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
 
 
-class CellLook(NamedTuple):
+class Appearance(NamedTuple):
     """How cells appear in every figure: by cell key."""
 
     names: Mapping[str, str]
@@ -37,7 +37,7 @@ class GridContext(NamedTuple):
     measure: GridMeasure | None  # the measure that judges the grid; None if it names none, or none that its runs have
     problem: str | None  # why the measure that the grid names is of no use
     cells: Sequence[CellStyle]  # the baseline first, then in the order of the axes' levels
-    look: CellLook
+    appearance: Appearance
     drawn: Sequence[str]  # keys of the cells that pictures of single cells show (`worth_drawing`)
 
     @property
@@ -59,7 +59,7 @@ class GridContext(NamedTuple):
     @property
     def baseline_label(self) -> str | None:
         """How the headline calls the baseline: with all of its levels, which other sentences leave out."""
-        label = self.look.names.get(self.baseline or "")
+        label = self.appearance.names.get(self.baseline or "")
         return f"the baseline ({label})" if self.baseline_name == "the baseline" else self.baseline_name
 
     @property
@@ -69,16 +69,16 @@ class GridContext(NamedTuple):
         if self.header.get("baselines"):
             same = f" of the same {', '.join(self.header['matched'])}" if self.header["matched"] else ""
             return f"the baseline{same}{best}"
-        name = None if self.baseline is None else self.look.names.get(self.baseline)
+        name = None if self.baseline is None else self.appearance.names.get(self.baseline)
         return "the baseline" if name and name.count(BETWEEN) > 1 else name
 
 
-def look_of(context: GridContext, cells: Collection[str]) -> CellLook:
+def appearance_of(context: GridContext, cells: Collection[str]) -> Appearance:
     """How a picture of all cells shows them: each in its style, or of more than `MOST_STYLED` only `cells`."""
     if len(context.cells) <= MOST_STYLED:
-        return context.look
-    styles = {cell: style if cell in cells else REST for cell, style in context.look.styles.items()}
-    return context.look._replace(styles=styles)
+        return context.appearance
+    styles = {cell: style if cell in cells else REST for cell, style in context.appearance.styles.items()}
+    return context.appearance._replace(styles=styles)
 
 
 def baselines_by_cell(header: Mapping[str, Any], cells: Sequence[CellStyle]) -> Mapping[str, str]:
@@ -125,7 +125,7 @@ def grid_context(store: Store, grid: str, styles: Mapping[str, Style], most: int
     own = baselines_by_cell(header, cells)
     drawn = worth_drawing(cells, own, averaged, measure, most)
     names = {cell.cell: cell.label or cell.operator for cell in cells}
-    appearance = CellLook(names, {key: styles[key] for key in names})
+    appearance = Appearance(names, {key: styles[key] for key in names})
     return GridContext(store, grid, header, measure, problem, cells, appearance, drawn)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from ablate.dashboards.data.captions import ICONS, change_title, mark_verdict
 from ablate.dashboards.data.formatting import change, in_odds, plain, runs_words
-from ablate.dashboards.data.grid_context import MOST_ROWS, CellLook, best_first, in_order
+from ablate.dashboards.data.grid_context import MOST_ROWS, Appearance, best_first, in_order
 from ablate.dashboards.figures.canvas import (
     break_name,
     canvas,
@@ -73,7 +73,7 @@ def differences(verdicts: pl.DataFrame, measure: GridMeasure) -> pl.DataFrame:
 
 def draw_differences(
     frame: pl.DataFrame,
-    appearance: CellLook,
+    appearance: Appearance,
     measure: GridMeasure,
     words: Mapping[str, str],
     unit: str = "",
@@ -142,7 +142,7 @@ def _all_ends(frame: pl.DataFrame) -> list[float]:
     return finite([end for name in ("low", "high", *CORRECTED) for end in frame[name].to_list()])
 
 
-def _row(place: int, row: Mapping[str, Any], appearance: CellLook, scale: str) -> list[go.Scatter]:
+def _row(place: int, row: Mapping[str, Any], appearance: Appearance, scale: str) -> list[go.Scatter]:
     """The point of the cell with the corrected interval, which decides, and a thick bar for this comparison alone.
 
     Bars have the colour of the verdict, and so has the point of a row that is no cell.
@@ -199,7 +199,7 @@ def draw_effects(frame: pl.DataFrame, measure: GridMeasure, unit: str = "") -> g
         cell=pl.Series(map(str, range(len(names))), dtype=pl.String), method=pl.lit("paired t")
     )
     words = {word: mark_verdict(word) for word in ICONS}
-    appearance = CellLook(dict(zip(drawn["cell"], names, strict=True)), {})
+    appearance = Appearance(dict(zip(drawn["cell"], names, strict=True)), {})
     figure = draw_differences(drawn, appearance, measure, words, unit, longest=40)
     return figure.update_traces(customdata=None)  # rows are no cells that a click could open
 
@@ -216,7 +216,7 @@ def rates(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     return failures.select("cell", "ended", "failed", "rate", "low", "high", "p_holm")
 
 
-def draw_rates(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
+def draw_rates(frame: pl.DataFrame, appearance: Appearance) -> go.Figure:
     """A point with its interval per cell."""
     told = [f"{failed} of {ended}" for failed, ended in frame.select("failed", "ended").iter_rows()]
     figure = draw_values(frame.rename({"rate": "value"}), appearance, "share that failed", told)
@@ -224,7 +224,7 @@ def draw_rates(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
 
 
 def draw_values(
-    frame: pl.DataFrame, appearance: CellLook, title: str, tooltips: Sequence[str] | None = None
+    frame: pl.DataFrame, appearance: Appearance, title: str, tooltips: Sequence[str] | None = None
 ) -> go.Figure:
     """A row per cell with its value and interval: cell, value, low, high, and n unless there are `tooltips`."""
     names = [break_name(appearance.names[cell]) for cell in frame["cell"]]

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import number, plain
-from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.grid_context import Appearance
 from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures.canvas import break_name, canvas, describe_estimate, error_bars, upright, value_axis
 from ablate.dashboards.figures.end_labels import label_ends
@@ -69,7 +69,7 @@ class Drawing(NamedTuple):
 PLAIN: Final = Drawing()
 
 
-def of_cells(appearance: CellLook) -> dict[str, Series]:
+def of_cells(appearance: Appearance) -> dict[str, Series]:
     """Cells as series, by cell key."""
     return {cell: Series(name, appearance.styles[cell]) for cell, name in appearance.names.items()}
 

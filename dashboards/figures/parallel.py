@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import number, plain
-from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.grid_context import Appearance
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures.canvas import canvas, cut, finite, in_lines, log_ticks, one_line, points, tick_text
 from ablate.dashboards.theme.styles import AXIS, INK, MUTED, ON_ANY_PAGE, PAPER, REST
@@ -84,7 +84,7 @@ def within(rows: pl.DataFrame, axes: Sequence[ParallelAxis], ranges: Mapping[str
 
 
 def draw_parallel(
-    rows: pl.DataFrame, axes: Sequence[ParallelAxis], appearance: CellLook, ranges: Mapping[str, str]
+    rows: pl.DataFrame, axes: Sequence[ParallelAxis], appearance: Appearance, ranges: Mapping[str, str]
 ) -> go.Figure:
     """A line per row (cell, and a column per axis); faint for cells without a style, or outside `ranges`."""
     figure = canvas(440)

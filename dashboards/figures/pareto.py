@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import count, number, plain
-from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.grid_context import Appearance, in_order
 from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures.canvas import canvas, error_bars, finite, is_cut, one_line, points, value_axis
 from ablate.dashboards.theme.styles import MUTED, REST, shared_style
@@ -97,7 +97,7 @@ def on_steps(xs: Sequence[float | None], ys: Sequence[float | None], x: Objectiv
 
 
 def draw_trade_offs(
-    trade_offs: TradeOffs, appearance: CellLook, titles: tuple[str, str], log: tuple[bool, bool]
+    trade_offs: TradeOffs, appearance: Appearance, titles: tuple[str, str], log: tuple[bool, bool]
 ) -> go.Figure:
     """A point per cell with both intervals, and the line that steps from best to best; names where they have room.
 
@@ -133,13 +133,13 @@ def draw_trade_offs(
     return figure.update_xaxes(**axes[0], zeroline=False).update_yaxes(**axes[1])
 
 
-def _styled_intervals(frame: pl.DataFrame, appearance: CellLook) -> pl.DataFrame:
+def _styled_intervals(frame: pl.DataFrame, appearance: Appearance) -> pl.DataFrame:
     """The frame without the intervals of cells in `REST`, whose many bars would cross each other."""
     styled = pl.col("cell").is_in([cell for cell, style in appearance.styles.items() if style != REST])
     return frame.with_columns(pl.when(styled).then(pl.col(end)).alias(end) for end in _ENDS)
 
 
-def goes_beyond(frame: pl.DataFrame, appearance: CellLook, log: tuple[bool, bool]) -> bool:
+def goes_beyond(frame: pl.DataFrame, appearance: Appearance, log: tuple[bool, bool]) -> bool:
     """True if an interval reaches beyond the figure of `draw_trade_offs`."""
     sides = zip(_sides(_styled_intervals(frame, appearance)), log, strict=True)
     return any(is_cut(each, _SCALES[of]) for each, of in sides)
@@ -234,7 +234,7 @@ def _arrow(title: str, of: Objective, down: str, up: str) -> str:
 
 
 def _points(
-    rows: Sequence[Row], appearance: CellLook, names: Mapping[str, str], sides: Mapping[str, str]
+    rows: Sequence[Row], appearance: Appearance, names: Mapping[str, str], sides: Mapping[str, str]
 ) -> go.Scatter:
     style, standing = appearance.styles[rows[0]["cell"]], rows[0]["standing"]
     color = style.color + ("66" if standing == "dominated" else "")
@@ -254,7 +254,7 @@ def _points(
     )
 
 
-def _describe(row: Row, appearance: CellLook) -> str:
+def _describe(row: Row, appearance: Appearance) -> str:
     spans = [number(row["value"]), number(row["x"])]
     for i, (low, high) in enumerate((("low", "high"), ("x_low", "x_high"))):
         if len(finite([row[low], row[high]])) == 2:

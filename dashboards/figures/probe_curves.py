@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import number, plain
-from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.grid_context import Appearance, in_order
 from ablate.dashboards.data.seed_averages import Scale, over_seeds
 from ablate.dashboards.data.user_errors import require
 from ablate.dashboards.figures.canvas import break_name, canvas, error_bars, points, value_axis
@@ -215,7 +215,7 @@ def rank_correlation(x: pl.Series, y: pl.Series) -> float | None:
     return None if rho is None else float(rho)
 
 
-def draw_against(frame: pl.DataFrame, appearance: CellLook, *, x: str, y: str, scale: Scale) -> go.Figure:
+def draw_against(frame: pl.DataFrame, appearance: Appearance, *, x: str, y: str, scale: Scale) -> go.Figure:
     """Small points are runs, large ones their cells; cells beyond those with a style of their own are grey."""
     figure = canvas(400, x=x, y=y)
     averages = by_cell(frame, scale)
@@ -254,7 +254,7 @@ def numbers(store: Store, grid: str, cells: Sequence[str]) -> pl.DataFrame:
     return in_order(averages, cells, "name", "layer", "head")
 
 
-def draw_numbers(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
+def draw_numbers(frame: pl.DataFrame, appearance: Appearance) -> go.Figure:
     """One number: a point with its interval per cell, layer and head; heads stand side by side within their layer."""
     figure = canvas(300, x="layer")  # a layer takes 0.6 of the distance between two
     cells = list(dict.fromkeys(frame["cell"]))

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import change, count, in_odds, number
-from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.grid_context import Appearance
 from ablate.dashboards.figures.canvas import break_name, canvas, points, value_axis
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.theme.styles import DIVERGING, INK
@@ -40,7 +40,7 @@ def pair_runs(values: pl.DataFrame, measure: GridMeasure, cell: str, baseline: s
 
 
 def draw_paired(
-    frame: pl.DataFrame, appearance: CellLook, cells: tuple[str, str], measure: GridMeasure, title: str
+    frame: pl.DataFrame, appearance: Appearance, cells: tuple[str, str], measure: GridMeasure, title: str
 ) -> go.Figure:
     """Points of the second of `cells`, the baseline, at the left, then of the first; a line joins runs of a seed."""
     figure = canvas(380, y=title)
@@ -99,7 +99,7 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     return pl.DataFrame(rows, schema, orient="row")
 
 
-def draw_win_rates(frame: pl.DataFrame, appearance: CellLook) -> go.Figure:
+def draw_win_rates(frame: pl.DataFrame, appearance: Appearance) -> go.Figure:
     """A row per cell: blue where it beats the column on most seeds, orange where it loses; a star: seeds left out."""
     names = [appearance.names[cell] for cell in dict.fromkeys(frame["cell"])]
     rows = [

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import change
-from ablate.dashboards.data.grid_context import CellLook, in_order
+from ablate.dashboards.data.grid_context import Appearance, in_order
 from ablate.dashboards.data.seed_averages import over_seeds, paired_change
 from ablate.dashboards.figures.canvas import finite, ratio_ticks, rope_of, value_axis
 from ablate.dashboards.figures.heat import draw_heat, heat_ramp
@@ -60,7 +60,7 @@ def average_points(
 
 
 def draw_error_by_shift(
-    frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, along: str, title: str
+    frame: pl.DataFrame, appearance: Appearance, measure: GridMeasure, along: str, title: str
 ) -> go.Figure:
     """One line with a band per cell of `average_points`; a thin rule marks the point of the measure of the grid."""
     drawing = Drawing(height=420, markers=True, width=2)
@@ -69,7 +69,7 @@ def draw_error_by_shift(
     return _mark_judged_point(figure, frame, measure, along)
 
 
-def draw_change_by_shift(frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, along: str) -> go.Figure:
+def draw_change_by_shift(frame: pl.DataFrame, appearance: Appearance, measure: GridMeasure, along: str) -> go.Figure:
     """As `draw_error_by_shift` of paired changes, with the whole margin that counts as equal in sight about zero."""
     words = Drawing(height=380, markers=True, width=2, words=lambda value: change(value, measure.scale))
     rows = frame.rename({"cell": "series"})
@@ -109,7 +109,7 @@ def shift_map(store: Store, grid: str, measure: GridMeasure, axes: Sequence[str]
 
 
 def draw_shift_maps(
-    frame: pl.DataFrame, appearance: CellLook, measure: GridMeasure, axes: Sequence[str], column: str
+    frame: pl.DataFrame, appearance: Appearance, measure: GridMeasure, axes: Sequence[str], column: str
 ) -> go.Figure:
     """The map of each cell on one scale of colours; `column` is "value" or "change"."""
     if column == "change":

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import plain
-from ablate.dashboards.data.grid_context import MOST_ROWS, CellLook, in_order
+from ablate.dashboards.data.grid_context import MOST_ROWS, Appearance, in_order
 from ablate.dashboards.figures.canvas import break_name, canvas, name_rows, points
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.figures.pivot import NOWHERE
@@ -70,7 +70,7 @@ def states(store: Store, grid: str, cells: Sequence[str], measure: GridMeasure |
     return in_order(trials, cells, "seed")
 
 
-def draw_states(trials: pl.DataFrame, appearance: CellLook) -> go.Figure:
+def draw_states(trials: pl.DataFrame, appearance: Appearance) -> go.Figure:
     """A square with a sign per trial: a row per cell, a column per seed, a trace per state."""
     cells = list(dict.fromkeys(trials["cell"]))
     seeds = trials["seed"].unique().sort().to_list()

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from ablate.dashboards.data.formatting import count, entry
-from ablate.dashboards.data.grid_context import CellLook
+from ablate.dashboards.data.grid_context import Appearance
 from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.figures.canvas import least_width
 from ablate.dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
@@ -59,14 +59,14 @@ def strokes(style: Style, color: str, paper: str) -> str:
     return inner + (f'<circle cx="17" cy="7" r="1.4" fill="{paper}"/>' if style.marker.endswith("-dot") else "")
 
 
-def cell_name(cell: str, label: str, appearance: CellLook) -> str:
+def cell_name(cell: str, label: str, appearance: Appearance) -> str:
     """A cell's swatch and name; the whole label is its tooltip."""
     style = appearance.styles[cell]
     mark = "" if style == REST else swatch(style)
     return tag("span", mark + tag("span", text(appearance.names[cell])), class_="name", title=label)
 
 
-def cell_legend(cells: Sequence[str], appearance: CellLook) -> str:
+def cell_legend(cells: Sequence[str], appearance: Appearance) -> str:
     """Buttons that show and hide cells."""
     return key_legend([(cell, appearance.names[cell], appearance.styles[cell]) for cell in cells])
 

@@ -71,7 +71,7 @@ def draw_maps(frame: pl.DataFrame, ramp: Ramp, *, x: str, y: str, caption: str =
 
 def cells_as_panels(context: GridContext, frame: pl.DataFrame) -> pl.DataFrame:
     """A frame of cells over x and y, with the names of cells as panels."""
-    panel = pl.col("series").replace_strict(dict(context.look.names), return_dtype=pl.String).alias("panel")
+    panel = pl.col("series").replace_strict(dict(context.appearance.names), return_dtype=pl.String).alias("panel")
     return frame.select(panel, "x", "y", "n", "value")
 
 
@@ -91,7 +91,7 @@ def by_model(
     """A panel for each level of the axis about models, a series for other choices; without that axis one of all."""
     cells = split_cells(context, "model")
     if cells["level"].n_unique() < 2:
-        return [Panel(frame, title, scale)], of_cells(context.look), PLAIN
+        return [Panel(frame, title, scale)], of_cells(context.appearance), PLAIN
     rows = frame.join(cells, on="series", maintain_order="left").with_columns(series="rest").drop("rest")
     parts = [(level, rows.filter(pl.col("level") == level)) for level in cells["level"].unique(maintain_order=True)]
     panels = [Panel(part.drop("level"), f"{title}, {level}", scale) for level, part in parts if part.height]
@@ -117,7 +117,7 @@ class ProbeLines(NamedTuple):
         panels = [Panel(read(name).with_columns(scaled), title) for name, title in self.panels.items()]
         if all(panel.frame.is_empty() for panel in panels):
             return lacking(*self.panels)
-        series, drawing = of_cells(context.look), Drawing(self.height, min(len(panels), 2))
+        series, drawing = of_cells(context.appearance), Drawing(self.height, min(len(panels), 2))
         if self.models:
             panels, series, drawing = by_model(context, panels[0].frame, panels[0].y, "linear")
         caption, x = f"{self.caption} {_BANDS[self.spread]}", _TITLES.get(self.x, self.x)

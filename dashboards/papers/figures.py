@@ -61,7 +61,7 @@ def weight_sums(context: GridContext) -> Drawn:
     )
     rules = mean.join(median, on="series", how="full", coalesce=True)
     counts = of_bins(bins)
-    series = {key: each for key, each in of_cells(context.look).items() if key in set(counts["series"])}
+    series = {key: each for key, each in of_cells(context.appearance).items() if key in set(counts["series"])}
     figure = draw_histogram(counts, rules, series, x="sum of the weights of a query", y="queries per layer")
     data = counts.hstack(bins.select("n")).join(rules, on="series", how="left")
     return draw_with_legend(caption, data, figure, series)
@@ -90,7 +90,7 @@ def _select(context: GridContext, frame: pl.DataFrame) -> tuple[pl.DataFrame, st
     sums = read_final(context, "weight_sum").select("series", sum="value")
     fixed = set(sums.filter((pl.col("sum") - 1).abs() < 1e-6)["series"])
     said = []
-    if names := [context.look.names[cell.cell] for cell in context.cells if cell.cell in fixed]:
+    if names := [context.appearance.names[cell.cell] for cell in context.cells if cell.cell in fixed]:
         kinds = list(dict.fromkeys(cell.operator for cell in context.cells if cell.cell in fixed))
         said.append(f"Left out: {join_words(kinds if len(kinds) < len(names) else names)}, whose weights sum to 1.")
     kept = frame.filter(~pl.col("series").is_in(list(fixed)))
@@ -135,7 +135,7 @@ def attention_panels(context: GridContext, *, layer: Layer, most: int = 64, more
         return lacking("attention_maps")
     others = any(other is not None for _, other, _ in maps.values())
     frame = pl.concat(
-        _map_cells(weights[:most, :most], other, context.look.names[cell], others=others)
+        _map_cells(weights[:most, :most], other, context.appearance.names[cell], others=others)
         for cell, (weights, other, _) in maps.items()
     )
     layers = join_words(list(dict.fromkeys(words for *_, words in maps.values())))
@@ -208,7 +208,7 @@ def last_entropy(context: GridContext) -> Drawn:
         "Line: mean over heads, sequences and seeds. Band: one standard deviation over sequences of the mean over "
         "heads; it is no interval over seeds."
     )
-    return draw_lines([Panel(both, "entropy, nats")], of_cells(context.look), x="layer", caption=caption)
+    return draw_lines([Panel(both, "entropy, nats")], of_cells(context.appearance), x="layer", caption=caption)
 
 
 _PREDICTION: Final = "boundary_prediction"
@@ -240,12 +240,12 @@ def boundaries(context: GridContext, *, ranges: bool = False) -> Drawn:
     if not ranges:
         most = most.filter(x.abs() <= _USUAL, pl.col("series").is_in(_with_and_without_feedforward(context)))
         by_cell = most.group_by("series", maintain_order=True)
-        parts = [(slopes[-1], rows, f"prediction, {context.look.names[str(cell)]}") for (cell,), rows in by_cell]
+        parts = [(slopes[-1], rows, f"prediction, {context.appearance.names[str(cell)]}") for (cell,), rows in by_cell]
     panels = [Panel(_add_target(rows, slope), title) for slope, rows, title in parts]
     asked = "Usual x are those" if ranges else f"Asked for: {slopes[-1]:g} x, for x"
     words = f"{asked} within {_USUAL:g} of 0."
     caption = f"Line: mean prediction over prompts and seeds, and the target: what was asked for. {words} {OVER_SEEDS}"
-    series = {_TARGET: Series("target", REST), **of_cells(context.look)}
+    series = {_TARGET: Series("target", REST), **of_cells(context.appearance)}
     drawing = Drawing(300, min(len(panels), 3), own_x=ranges)
     return draw_lines(panels, series, x="x", caption=caption, drawing=drawing)
 
@@ -276,7 +276,7 @@ def errors_by_shift(context: GridContext) -> Drawn:
     if curve.is_empty():
         return lacking("mse")
     words = "squared error"
-    line = draw_lines([Panel(curve, words, "log")], of_cells(context.look), x="sigma_f", drawing=Drawing(300))
+    line = draw_lines([Panel(curve, words, "log")], of_cells(context.appearance), x="sigma_f", drawing=Drawing(300))
     maps = cells_as_panels(context, read_measurement(context, "mse", "sigma_f", "sigma_x", scale="log"))
     heat = draw_maps(maps, heat_ramp(maps["value"], words, log=True), x="sigma_f", y="sigma_x")
     caption = f"Geometric means over seeds. {OVER_SEEDS} Maps share one logarithmic scale of colours."

@@ -254,7 +254,9 @@ def overlaid(context: GridContext, item: Item) -> pl.DataFrame:
         cell, key = each.cell, each.key
         if axis in cell.point and key in context.drawn and cell.value is not None and not cell.unusable:
             place = cell.point[axis], cell.value * cell.factor
-            rows.append((key, context.look.names[key], *place, cell.printed, context.look.styles[key].color))
+            rows.append(
+                (key, context.appearance.names[key], *place, cell.printed, context.appearance.styles[key].color)
+            )
     names = ("key", "series", "x", "value", "printed", "color")
     kinds = {name: pl.Float64 if name in ("x", "value") else pl.String for name in names}
     return pl.DataFrame(rows, schema=kinds, orient="row")

@@ -33,7 +33,9 @@ def sinks_by_position(context: GridContext) -> Drawn:
         return lacking("sink_share")
     caption = f"Line: share of heads with a sink at a position, {_NAMED_EPS}, mean over seeds. {OVER_SEEDS}"
     drawing = Drawing(280, markers=True)
-    return draw_lines([Panel(shares, _SHARE)], of_cells(context.look), x="position", caption=caption, drawing=drawing)
+    return draw_lines(
+        [Panel(shares, _SHARE)], of_cells(context.appearance), x="position", caption=caption, drawing=drawing
+    )
 
 
 def loss_and_sinks(context: GridContext) -> Drawn:
@@ -57,7 +59,7 @@ def loss_and_sinks(context: GridContext) -> Drawn:
 def _over_steps(context: GridContext, fact: str) -> Drawn:
     """Loss and sinks over steps: of the baseline with validation loss, or of every level of the axis about `fact`."""
     usual = context.baseline or context.drawn[0]
-    names = {usual: context.look.names[usual]}
+    names = {usual: context.appearance.names[usual]}
     if fact:
         cells = _varying(context, fact).iter_rows()
         names = {cell: f"{fact} {level}" for cell, level, _ in cells if cell in context.drawn}

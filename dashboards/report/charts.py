@@ -94,7 +94,7 @@ def _block(slot: "Slot", view: "PageView", key: str) -> FigureBlock | str:
 
 def _lines(context: GridContext, frame: pl.DataFrame, figure: go.Figure, words: tuple[str, str, str]) -> FigureBlock:
     """A figure of cells with its legend; `words` are key, title and caption."""
-    legend = cell_legend(list(dict.fromkeys(frame["cell"])), context.look)
+    legend = cell_legend(list(dict.fromkeys(frame["cell"])), context.appearance)
     return FigureBlock(*words, [(None, figure)], name_cells(frame, context), legend)
 
 
@@ -112,7 +112,7 @@ def _shifts(context: GridContext, measure: GridMeasure, at: dict[str, list[float
             f"{f' {count(lost, word)} could not be shown on this scale.' if lost else ''}"
         )
         title = f"{measure.name}, {context.unit}" if context.unit else measure.name
-        figure = shift.draw_error_by_shift(points, context.look, measure, along, title)
+        figure = shift.draw_error_by_shift(points, context.appearance, measure, along, title)
         yield _lines(context, points, figure, (f"{key}-by-{along}", f"{measure.name} by {along}", caption))
         points = shift.average_points(context.store, context.grid, measure, [along], cells, paired=True)
         if points["value"].is_null().all():
@@ -124,7 +124,7 @@ def _shifts(context: GridContext, measure: GridMeasure, at: dict[str, list[float
             f"{'Grey: what counts as equal.' if measure.rope else NO_MARGIN} Away from the point of the measure of the "
             "grid this is exploratory."
         )
-        figure = shift.draw_change_by_shift(points, context.look, measure, along)
+        figure = shift.draw_change_by_shift(points, context.appearance, measure, along)
         title = f"Change from {context.baseline_name} by {along}"
         yield _lines(context, points, figure, (f"{key}-change-by-{along}", title, caption))
 
@@ -144,12 +144,12 @@ def _maps(context: GridContext, measure: GridMeasure, at: dict[str, list[float]]
     own = points.filter(~pl.col("cell").is_in(changed["cell"].unique().to_list()))
     over, selection = f"over {axes[0]} and {axes[1]}", describe_selection(context, context.drawn)
     caption = f"{average_words(measure.scale).capitalize()} of {measure.name} over seeds, {n_words(points)}.{selection}"
-    figure = shift.draw_shift_maps(own, context.look, measure, axes, "value")
+    figure = shift.draw_shift_maps(own, context.appearance, measure, axes, "value")
     title = f"{measure.name} of {context.baseline_name or 'each cell'} {over}"
     yield FigureBlock(f"{key}-map", title, caption, [(None, figure)], name_cells(own, context))
     if changed.height:
         caption = f"Change from {context.baseline_name}, paired by seed and averaged, {n_words(changed)}.{selection}"
-        figure = shift.draw_shift_maps(changed, context.look, measure, axes, "change")
+        figure = shift.draw_shift_maps(changed, context.appearance, measure, axes, "change")
         title = f"Change from {context.baseline_name} {over}"
         yield FigureBlock(f"{key}-map-change", title, caption, [(None, figure)], name_cells(changed, context))
 
@@ -159,7 +159,7 @@ def _numbers(context: GridContext, key: str) -> Iterator[FigureBlock]:
     if values.is_empty():
         return
     panels: list[tuple[str | None, go.Figure]] = [
-        (str(name), draw_numbers(rows, context.look))
+        (str(name), draw_numbers(rows, context.appearance))
         for (name,), rows in values.sort("name", maintain_order=True).group_by("name", maintain_order=True)
     ]
     caption = (

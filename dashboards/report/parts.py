@@ -90,7 +90,7 @@ def show_failures(context: GridContext, key: str) -> str:
 
 def _kind(row: Mapping[str, Any], context: GridContext) -> str:
     reason = str(row["reason"] or "unknown").replace("out_of_memory", "ran out of memory")
-    labels = [context.look.names[cell.cell] for cell in context.cells if cell.label in row["labels"]]
+    labels = [context.appearance.names[cell.cell] for cell in context.cells if cell.label in row["labels"]]
     more = f" and {len(labels) - MOST_LISTED} more" if len(labels) > MOST_LISTED else ""
     where = text(f" · {', '.join(labels[:MOST_LISTED])}{more}")
     html = tag("p", tag("strong", text(f"{count(row['n'], 'trial')}: {reason}")) + where)
@@ -104,7 +104,7 @@ def _rates(context: GridContext, key: str) -> Iterator[FigureBlock]:
     if context.measure is not None and context.baseline is not None:
         shares = rates(context.store, context.grid, [cell.cell for cell in context.cells])
         caption = "Share of the ended trials of each variant that failed. Bar: 95 % Wilson interval."
-        panels = [(None, draw_rates(shares, context.look))]
+        panels = [(None, draw_rates(shares, context.appearance))]
         yield FigureBlock(f"{key}-rates", "Failure rates", caption, panels, name_cells(shares, context))
 
 
@@ -187,7 +187,7 @@ def _two_part_cells(context: GridContext, measure: GridMeasure, row: Mapping[str
     ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
     difference = f"{change(row['difference'], measure.scale)}{ends and f' ({ends})'}"
     ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
-    p, name = p_value(row["share_p_holm"]), context.look.names[row["cell"]]
+    p, name = p_value(row["share_p_holm"]), context.appearance.names[row["cell"]]
     return [name, ours, share, theirs, p, str(row["pairs"]), difference, row["verdict"], row["reason"]]
 
 
@@ -205,7 +205,7 @@ def _row(
     marks = zip(CHECK_NAMES, words["checks"], strict=True)
     checks = "".join(tag("abbr", text(mark), title=f"{name}: {words[name]}", data_mark=mark) for name, mark in marks)
     return [
-        HtmlEntry(cell_name(row["cell"], row["label"], context.look), context.look.names[row["cell"]]),
+        HtmlEntry(cell_name(row["cell"], row["label"], context.appearance), context.appearance.names[row["cell"]]),
         HtmlEntry(verdict, _RANK[row["verdict"]]),
         HtmlEntry(tag("span", checks, class_="checks"), words["checks"].count(MARKS["yes"])),
         HtmlEntry(text(_value(row["value"], measure)), row["value"]),
@@ -231,7 +231,7 @@ def _baselines(context: GridContext, measure: GridMeasure) -> list[list[HtmlEntr
         if base := baselines.get(cell.cell):
             pairs = f"{base['runs']} of {base['planned']}"
             texts = ["baseline", "", text(_value(base["value"], measure)), "", "", "", pairs, ""]
-            rows.append([HtmlEntry(cell_name(cell.cell, cell.label, context.look)), *map(HtmlEntry, texts)])
+            rows.append([HtmlEntry(cell_name(cell.cell, cell.label, context.appearance)), *map(HtmlEntry, texts)])
     return rows
 
 

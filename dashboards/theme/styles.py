@@ -91,7 +91,7 @@ class Style(NamedTuple):
     marker: str  # plotly's name of the marker
 
 
-REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells of a picture of too many; see `look_of`
+REST: Final = Style("#7b8591", "#8f99a5", "solid", "circle")  # cells of a picture of too many; see `appearance_of`
 
 
 def shared_style(color: str, dash: str = "solid", marker: str = "circle") -> Style:

@@ -19,7 +19,7 @@ from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.dashboards.app.pages.run import RUN
 from ablate.dashboards.data.captions import CLAIMS, ICONS, lead_by_axes, name_best
 from ablate.dashboards.data.formatting import split_caption
-from ablate.dashboards.data.grid_context import CellLook, GridContext
+from ablate.dashboards.data.grid_context import Appearance, GridContext
 from ablate.dashboards.report.parts import _RANK
 from ablate.dashboards.theme.styles import VERDICT_STYLES
 from ablate.store.analysis.verdicts import GridMeasure
@@ -28,7 +28,7 @@ from ablate.store.files.layout import Layout
 from ablate.store.statistics.verdict import CLAIMS as STATISTICAL_CLAIMS, Verdict
 
 MSE = GridMeasure("mse", {}, "log", "lower", 0.05, 0.05)
-NAMES = CellLook({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
+NAMES = Appearance({"a": "SSA", "b": "Cog", "c": "Integral"}, {})
 ABOUT = GridContext(None, "g", {}, MSE, None, [], NAMES, [])  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from synthetic import publish_grid, write_campaign
 
 from ablate.dashboards.data.captions import ICONS, mark_verdict
 from ablate.dashboards.data.formatting import plain
-from ablate.dashboards.data.grid_context import CellLook, GridContext, campaign_styles, grid_context
+from ablate.dashboards.data.grid_context import Appearance, GridContext, campaign_styles, grid_context
 from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures import forest, probe_curves, shift, states, training
 from ablate.dashboards.figures.canvas import (
@@ -64,7 +64,7 @@ def test_error_by_shift_is_the_geometric_mean_over_seeds_at_the_measures_other_c
     assert found["value"].to_list() == pytest.approx(means)
     assert found["high"].to_list() == pytest.approx([mean * math.exp(HALF) for mean in means], rel=1e-5)
     assert found["n"].unique().to_list() == [3]
-    figure = check_json(shift.draw_error_by_shift(found, about.look, MEASURE, "sigma_f", "mse"))
+    figure = check_json(shift.draw_error_by_shift(found, about.appearance, MEASURE, "sigma_f", "mse"))
     assert [trace.legendgroup for trace in figure.data] == [key for key in keys(about) for _ in range(2)]
 
 
@@ -75,12 +75,12 @@ def test_change_by_shift_is_the_paired_log_ratio(opened: Callable[..., Store]) -
     assert set(found["cell"]) == set(keys(about)) - {about.baseline}
     assert found["value"].to_list() == pytest.approx([math.log(2)] * 3)
     assert found["high"].to_list() == pytest.approx([math.log(2) + HALF] * 3, rel=1e-5)
-    figure = check_json(shift.draw_change_by_shift(found, about.look, MEASURE, "sigma_f"))
+    figure = check_json(shift.draw_change_by_shift(found, about.appearance, MEASURE, "sigma_f"))
     assert figure.data[1].text[0].startswith("+100 %, ")
     for changes in ([0.9, 1.1], [-1.1, -0.9], [0.7, 0.7], [0.0, 0.0]):  # zero and what counts as equal are in sight
         ends = {"value": changes, "low": changes, "high": changes}
         given = pl.DataFrame({"cell": about.baseline, "x": [1.0, 2.0], "n": 3, **ends})
-        low, high = shift.draw_change_by_shift(given, about.look, MEASURE, "x").layout.yaxis.range
+        low, high = shift.draw_change_by_shift(given, about.appearance, MEASURE, "x").layout.yaxis.range
         assert low < -math.log(1.05) < 0 < math.log(1.05) < high
         assert low <= min(changes) <= max(changes) <= high
 
@@ -92,12 +92,12 @@ def test_the_map_has_the_value_and_the_paired_change_from_the_baseline(about: Gr
     assert base["value"].to_list() == pytest.approx([2, 10, 18, 4, 20, 36])
     assert base["change"].null_count() == 6
     assert other["change"].to_list() == pytest.approx([-math.log(2)] * 6)
-    figure = check_json(shift.draw_shift_maps(other, about.look, MEASURE, axes, "change"))
+    figure = check_json(shift.draw_shift_maps(other, about.appearance, MEASURE, axes, "change"))
     assert (figure.data[0].x, figure.data[0].text[0][0]) == (("1", "5", "9"), "−50 %")
     assert figure.data[0].colorscale[0][1] == DIVERGING[0]  # lower is better, and blue
-    rising = shift.draw_shift_maps(other, about.look, MEASURE._replace(better="higher"), axes, "change")
+    rising = shift.draw_shift_maps(other, about.appearance, MEASURE._replace(better="higher"), axes, "change")
     assert rising.data[0].colorscale[-1][1] == DIVERGING[0]
-    figure = check_json(shift.draw_shift_maps(base.head(5), about.look, MEASURE, axes, "value"))
+    figure = check_json(shift.draw_shift_maps(base.head(5), about.appearance, MEASURE, axes, "value"))
     assert figure.data[0].z[1][2] is None
 
 
@@ -123,7 +123,7 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
     base = found.filter(pl.col("cell") == about.baseline)
     assert base.select("name", "layer", "head").rows() == [("n", l, h) for l in (0, 1) for h in (0, 1)]
     assert base["value"].to_list() == pytest.approx([1, 11, 2, 12])  # layer + 10 head + mean seed
-    figure = check_json(probe_curves.draw_numbers(found, about.look))
+    figure = check_json(probe_curves.draw_numbers(found, about.appearance))
     places = [x for trace in figure.data for x in trace.x]
     assert len(set(places)) == 8
     assert {round(x) for x in places} == {0, 1}
@@ -131,17 +131,17 @@ def test_learned_numbers_keep_layers_and_heads_apart(about: GridContext) -> None
 
 def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: GridContext) -> None:
     found = forest.differences(verdicts(about.store, "known"), MEASURE)
-    figure = check_json(forest.draw_differences(found, about.look, MEASURE, WORDS))
+    figure = check_json(forest.draw_differences(found, about.appearance, MEASURE, WORDS))
     assert figure.layout.shapes[0].x1 == pytest.approx(math.log(1.05))
     [point] = (trace for trace in figure.data if trace.mode == "markers")
     assert point.x[0] == pytest.approx(-math.log(2))
     assert figure.layout.yaxis2.ticktext[0].endswith(WORDS[found["verdict"][0]])
     empty = found.with_columns(difference=None, low=None, high=None)
-    drawn = check_json(forest.draw_differences(empty, about.look, MEASURE, WORDS)).data
+    drawn = check_json(forest.draw_differences(empty, about.appearance, MEASURE, WORDS)).data
     assert [trace.mode for trace in drawn] == ["none"]
     ends = {"difference": [-0.5, 0.1], "low": [-80.0, 0.0], "high": [79.0, 0.2], **dict.fromkeys(forest.CORRECTED)}
     huge = pl.DataFrame({"cell": keys(about), **ends, **PAIRED, "verdict": "undecided"})
-    figure = check_json(forest.draw_differences(huge, about.look, MEASURE, WORDS))
+    figure = check_json(forest.draw_differences(huge, about.appearance, MEASURE, WORDS))
     assert figure.layout.xaxis.range[1] < 2  # one huge interval does not flatten the others
     assert forest.is_cut(huge, MEASURE)
     arrows = [(trace.marker.symbol, *trace.x, *trace.y) for trace in figure.data if trace.cliponaxis is False]
@@ -149,7 +149,7 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Gr
         (f"triangle-{side}", end, 0) for side, end in zip(("left", "right"), figure.layout.xaxis.range, strict=True)
     ]
     bare = huge.with_columns(difference=pl.Series([-0.5, 0.9]), low=None, high=None)  # one seed has no interval
-    low, high = check_json(forest.draw_differences(bare, about.look, MEASURE, WORDS)).layout.xaxis.range
+    low, high = check_json(forest.draw_differences(bare, about.appearance, MEASURE, WORDS)).layout.xaxis.range
     assert low < -0.5
     assert high > 0.9
 
@@ -157,13 +157,13 @@ def test_the_forest_plot_shows_the_rope_and_a_row_without_a_difference(about: Gr
 def test_the_interval_that_decides_is_thinner_and_names_have_room(about: GridContext) -> None:
     ends = {"difference": [-0.5], "low": [-0.6], "high": [-0.4], "corrected_low": [-0.9], "corrected_high": [-0.1]}
     found = pl.DataFrame({"cell": keys(about)[1:], **ends, **PAIRED, "verdict": "real, size unproven"})
-    thick, point = forest.draw_differences(found, about.look, MEASURE, WORDS).data[:2]
+    thick, point = forest.draw_differences(found, about.appearance, MEASURE, WORDS).data[:2]
     assert (list(thick.x), point.error_x.thickness < thick.line.width) == ([-0.6, -0.4], True)
     ends = [point.x[0] - point.error_x.arrayminus[0], point.x[0] + point.error_x.array[0]]
     assert ends == pytest.approx([-0.9, -0.1])
     words = {"real, size unproven": mark_verdict("real, size unproven")}
     short, long = (
-        least_width(forest.draw_differences(found, CellLook(dict.fromkeys(keys(about), name), {}), MEASURE, words))
+        least_width(forest.draw_differences(found, Appearance(dict.fromkeys(keys(about), name), {}), MEASURE, words))
         for name in ("SSA", "Principled per query · 0.001")
     )
     assert short < 388 < long
@@ -173,7 +173,7 @@ def test_cells_with_long_names_have_rows_and_panels_of_different_names(about: Gr
     names = [f"SSA · predicted {level} · {'a_long_name_' * 4}" for level in "abcdefghijklmno"]
     found = forest.differences(verdicts(about.store, "known"), MEASURE).tail(1)
     rows = pl.concat([found.with_columns(cell=pl.lit(name)) for name in names])
-    drawn = forest.draw_differences(rows, CellLook(dict(zip(names, names, strict=True)), {}), MEASURE, WORDS)
+    drawn = forest.draw_differences(rows, Appearance(dict(zip(names, names, strict=True)), {}), MEASURE, WORDS)
     shown = drawn.layout.yaxis.ticktext
     assert len(set(shown)) == len(names)
     assert max(map(len, shown)) == 56
@@ -252,14 +252,14 @@ def test_progress_failures_and_curves_count_every_trial(tmp_path: Path) -> None:
             "pending": 1,
         }
         trials = states.states(store, "quickstart", keys(about))
-        drawn = check_json(states.draw_states(trials, about.look))
+        drawn = check_json(states.draw_states(trials, about.appearance))
         assert {trace.name: len(trace.x) for trace in drawn.data} == {"done": 5, "failed": 2, "to do": 1}
         assert store.failures("quickstart").select("reason", "n").rows() == [("error", 2)]
         rates = forest.rates(store, "quickstart", keys(about))
         assert rates.select("ended", "failed", "rate").rows() == [(4, 0, 0.0), (3, 2, pytest.approx(2 / 3))]
         # Wilson (1927) by hand: p = 2/3, n = 3, z = 1.959964
         assert rates["low"][1] == pytest.approx(0.2077, abs=1e-4)
-        check_json(forest.draw_rates(rates, about.look))
+        check_json(forest.draw_rates(rates, about.appearance))
         curves = training.curves(store, "quickstart", "loss", keys(about)).frame
     counts = {cell: set(rows["n"]) for (cell,), rows in curves.group_by("series")}
     assert [counts[cell] for cell in keys(about)] == [{4}, {1}]  # failed trials are left out

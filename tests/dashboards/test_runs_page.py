@@ -129,7 +129,7 @@ def test_figures_tables_and_filters_have_one_name_of_a_cell(tmp_path: Path) -> N
         with campaign.start("grid", label=f"SSA · lr={rate}", seed=0, config={"lr": rate}, axes={"lr": rate}) as run:
             run.log(1, loss=1.0)
     with open_view(tmp_path / "runs", RUNS) as view:
-        assert list(grid_of(view).look.names.values()) == ["SSA · lr=1", "SSA · lr=2"]
+        assert list(grid_of(view).appearance.names.values()) == ["SSA · lr=1", "SSA · lr=2"]
         for condition in ("cell='SSA · lr=1'", "cell~lr=1", "cell!='SSA · lr=2'"):
             assert show(view, f"?filter={condition}").data["label"].to_list() == ["SSA · lr=1"]
 

@@ -40,7 +40,7 @@ class AttentionSelection(NamedTuple):
 def _runs(view: PageView) -> pl.DataFrame:
     """List trials with the probe and the names of their cells; chosen, finished, and of these the best cells first."""
     context = grid_of(view)
-    cell, names, base = pl.col("cell"), dict(context.look.names), dict(context.baselines)
+    cell, names, base = pl.col("cell"), dict(context.appearance.names), dict(context.baselines)
     places = {cell.cell: i for i, cell in enumerate(context.cells)}
     trials = with_artefacts(view.store, context.grid, _KIND).with_columns(
         cell.replace_strict(names, default=None, return_dtype=pl.String).alias("name"),

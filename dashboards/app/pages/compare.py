@@ -85,7 +85,7 @@ def _baseline_name(view: PageView) -> str:
     """Return the name of the baseline in sentences about all cells."""
     context = grid_of(view)
     named = context.baseline_name if view.address.baseline is None else None
-    return named or context.look.names[_baseline(view)]
+    return named or context.appearance.names[_baseline(view)]
 
 
 def _chosen(view: PageView) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _chosen(view: PageView) -> tuple[str, str]:
     cell, bases = compared.stands_for.get(cell, cell), compared.baseline
     base = bases if isinstance(bases, str) else bases.get(cell, cell)
     if cell == base:
-        raise Unknown(f"{context.look.names[cell]} is a baseline, which has no verdict; choose another cell")
+        raise Unknown(f"{context.appearance.names[cell]} is a baseline, which has no verdict; choose another cell")
     return cell, base
 
 
@@ -122,7 +122,7 @@ def differences_of(view: PageView) -> SlotContent:
     if forest.is_cut(drawn, measure):
         caption += forest.ARROWS
     words = {word: captions.mark_verdict(word) for word in captions.ICONS}
-    figure = forest.draw_differences(drawn, context.look, measure, words, measures.unit(view))
+    figure = forest.draw_differences(drawn, context.appearance, measure, words, measures.unit(view))
     hint = "A click on a point shows why it has its verdict."
     return SlotContent(figure, caption, captions.name_cells(drawn, context), hint=hint, measured=measures.columns(view))
 
@@ -176,7 +176,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 
 def _list_cells(view: PageView) -> SlotContent:
     """List the verdicts, and beside each the cost of the cell; baselines come last. Others are not compared."""
-    shown, names = list_verdicts(view), grid_of(view).look.names
+    shown, names = list_verdicts(view), grid_of(view).appearance.names
     standings, problem = catch_user_error(lambda: standings_of(view))
     if standings is None:
         return shown._replace(message=problem or "")
@@ -192,7 +192,7 @@ def _list_cells(view: PageView) -> SlotContent:
 
 def _why(view: PageView) -> SlotContent:
     context, (cell, base) = grid_of(view), _chosen(view)
-    names, measure = context.look.names, measures.judged_by(view)._asdict()
+    names, measure = context.appearance.names, measures.judged_by(view)._asdict()
     row = why(view.store, context.grid, cell, baseline=view.address.baseline, measure=measure)
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
@@ -220,7 +220,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
         return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = pairs.drop_nulls(["value", "baseline_value"]).height
     row = verdict_frame.row(by_predicate=pl.col("cell") == cell, named=True)
-    own, other = context.look.names[cell], context.look.names[base]
+    own, other = context.appearance.names[cell], context.appearance.names[base]
     caption = (
         f"{measures.words(view)} of {other} (left) and {own} (right), a point per run. Lines join the runs of one "
         f"seed, {count(both, 'pair')} of {row['planned']} planned: solid where the variant is better, dotted where not."
@@ -233,7 +233,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
         Key(shared_style(color, dash), words, key)
         for (color, dash), words, key in ((seed_pairs.GAIN, "better", "gain"), (seed_pairs.LOSS, "not better", "loss"))
     ]
-    figure = seed_pairs.draw_paired(pairs, context.look, (cell, base), measure, measures.title(view))
+    figure = seed_pairs.draw_paired(pairs, context.appearance, (cell, base), measure, measures.title(view))
     answer = f"{own} against {other}: {row['verdict']}, {captions.size_of(row, measure)}."
     return SlotContent(
         figure, caption + _explain_choice(view), pairs, legend, answer=answer, measured=measures.columns(view)
@@ -264,9 +264,9 @@ def _wins(view: PageView) -> SlotContent:
         f"Share of the seeds with values of both cells ({captions.n_words(shared)}) on which the row is better than "
         f"the column in {measures.words(view)}; a tie is half a win.{stars} No verdicts.{which}"
     )
-    names = pl.col("cell", "against").replace_strict(dict(context.look.names), return_dtype=pl.String)
+    names = pl.col("cell", "against").replace_strict(dict(context.appearance.names), return_dtype=pl.String)
     data = rates.with_columns(names).rename({"value": "won"})
-    return SlotContent(seed_pairs.draw_win_rates(rates, context.look), caption, data)
+    return SlotContent(seed_pairs.draw_win_rates(rates, context.appearance), caption, data)
 
 
 def _controls(view: PageView) -> Sequence[Control]:
@@ -291,7 +291,8 @@ def _options(view: PageView, named: str | None) -> dict[str, str]:
     context = grid_of(view)
     cell = None if named is None else baseline_of(view.store, context.grid, named)
     return {
-        named if named and each.cell == cell else each.label: context.look.names[each.cell] for each in context.cells
+        named if named and each.cell == cell else each.label: context.appearance.names[each.cell]
+        for each in context.cells
     }
 
 

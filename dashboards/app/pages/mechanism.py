@@ -32,7 +32,7 @@ from ablate.dashboards.app.pages.attention import (
 from ablate.dashboards.app.run_groups import cells_control, chosen_cells, chosen_words
 from ablate.dashboards.data.captions import describe_selection, n_words, name_cells
 from ablate.dashboards.data.formatting import capitalise, count, join_words, number
-from ablate.dashboards.data.grid_context import MOST_CURVES, CellLook, averages, look_of, worth_drawing
+from ablate.dashboards.data.grid_context import MOST_CURVES, Appearance, appearance_of, averages, worth_drawing
 from ablate.dashboards.data.seed_averages import interval_words
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures import probe_curves
@@ -95,19 +95,19 @@ def _extremes(view: PageView) -> dict[str, Any] | None:
 
 
 @memoise
-def _cells_to_draw(view: PageView) -> tuple[Sequence[str], CellLook, str]:
+def _cells_to_draw(view: PageView) -> tuple[Sequence[str], Appearance, str]:
     """Return the cells to draw, their appearance and words: as chosen, else the baseline, the best and the extremes."""
     context, row, cells = grid_of(view), _extremes(view), chosen_cells(view)
     ends = set() if row is None or view.address.cells else {row["low_cell"], row["high_cell"]}
     if ends <= {*cells}:
-        return cells, look_of(context, cells), chosen_words(view)
+        return cells, appearance_of(context, cells), chosen_words(view)
     known = None if context.measure is None else averages(context.store, context.grid, context.measure)
     best = worth_drawing(context.cells, context.baselines, known, context.measure, MOST_CURVES - len(ends - {*cells}))
     cells = [cell.cell for cell in context.cells if cell.cell in {*best, *ends}]
     words = (
         f"{describe_selection(context, best)} Beside these: the cells with the lowest and highest mean of the probe."
     )
-    return cells, look_of(context, cells), words
+    return cells, appearance_of(context, cells), words
 
 
 def _answer(view: PageView) -> str:
@@ -115,7 +115,7 @@ def _answer(view: PageView) -> str:
     row = _extremes(view)
     if row is None:
         return ""
-    names, (drawn, *_) = grid_of(view).look.names, _cells_to_draw(view)
+    names, (drawn, *_) = grid_of(view).appearance.names, _cells_to_draw(view)
     ends = " to ".join(
         f"{number(row[end])} ({names[cell]}{'' if cell in drawn else ', not drawn'})"
         for end in ("low", "high")
@@ -156,7 +156,7 @@ def _title(view: PageView, reading: probe_curves.ProbeReading) -> str:
     return f"{what.title}{where}" + (f", {what.axis_unit}" if what.axis_unit else "")
 
 
-def _legend(frame: pl.DataFrame, appearance: CellLook) -> list[Key]:
+def _legend(frame: pl.DataFrame, appearance: Appearance) -> list[Key]:
     cells = frame["cell"].unique(maintain_order=True)
     return [cell_key(appearance, cell) for cell in cells if appearance.styles[cell] != REST]
 

@@ -118,7 +118,7 @@ def _progress(view: PageView) -> SlotContent:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = trials.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
     if single:
-        return SlotContent(draw_states(trials, context.look), f"{said} A square per trial.", data, legend)
+        return SlotContent(draw_states(trials, context.appearance), f"{said} A square per trial.", data, legend)
     grouped = shares(view.store, context.grid, trials)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
     caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
@@ -256,7 +256,7 @@ def _verdict_steps(context: GridContext, verdicts: pl.DataFrame) -> Iterator[tup
     undecided = verdicts.filter(verdict="undecided").sort("p", nulls_last=True, maintain_order=True)
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
-        yield f"more seeds for {context.look.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
+        yield f"more seeds for {context.appearance.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
     claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
     for name, how in () if context.header.get("logged") else _ANSWERS.items():
         if n := claims.filter(pl.col(name) == "unknown").height:

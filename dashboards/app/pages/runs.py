@@ -251,7 +251,7 @@ def _answer(context: GridContext, rows: pl.DataFrame) -> str:
     ranked = kept.sort("value", descending=measure.better == "higher", maintain_order=True)
     for value, cell, seed in ranked.select("value", "cell", "seed").head(1).iter_rows():
         extreme = "Highest" if measure.better == "higher" else "Lowest"
-        said += f" {extreme} {measure.name}: {number(value)}, of {context.look.names[cell]}, seed {seed}."
+        said += f" {extreme} {measure.name}: {number(value)}, of {context.appearance.names[cell]}, seed {seed}."
         said += "\nOverview tells which differences between cells are real."
     return said
 

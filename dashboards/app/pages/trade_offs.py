@@ -11,7 +11,7 @@ from ablate.dashboards.app.page import Control, Key, PageView, SlotContent, cell
 from ablate.dashboards.app.table_columns import FOLD, WRAP
 from ablate.dashboards.data.captions import n_words, name_cells
 from ablate.dashboards.data.formatting import count, join_words
-from ablate.dashboards.data.grid_context import CellLook, in_order, look_of
+from ablate.dashboards.data.grid_context import Appearance, appearance_of, in_order
 from ablate.dashboards.data.seed_averages import average_words
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.dashboards.figures import parallel
@@ -114,10 +114,10 @@ def _compare(view: PageView) -> TradeOffs:
 
 
 @memoise
-def _colours(view: PageView) -> CellLook:
+def _colours(view: PageView) -> Appearance:
     """The appearance of the cells; of too many only those of the line and of other pages have a style."""
     context = grid_of(view)
-    return look_of(context, {*_compare(view).frame.filter("step")["cell"], *context.drawn})
+    return appearance_of(context, {*_compare(view).frame.filter("step")["cell"], *context.drawn})
 
 
 def _logs(view: PageView) -> tuple[bool, bool]:
@@ -158,9 +158,9 @@ def draw_costs(view: PageView) -> SlotContent:
     message = answer = ""
     if missing:
         message = f"{count(missing, 'cell')} without both values: not drawn, and counted in Holm's correction."
-    if best := [context.look.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
+    if best := [context.appearance.names[cell] for cell in frame.filter("step").sort("value")["cell"]]:
         verb = "is" if len(best) == 1 else "are"
-        proven = [context.look.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
+        proven = [context.appearance.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
         answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
     data = name_cells(frame.drop("label"), context)
