@@ -58,7 +58,7 @@ def cell_key(appearance: Appearance, cell: str) -> Key:
 
 
 AS_ABOVE = "As above."
-"""The message of a slot that lacks content for the reason of an earlier one; it is not shown."""
+"""The message of a slot that is not shown: it lacks content for the reason of an earlier one, or has no question."""
 
 
 class SlotContent(NamedTuple):

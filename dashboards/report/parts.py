@@ -17,16 +17,15 @@ from ablate.dashboards.data.captions import (
 from ablate.dashboards.data.formatting import (
     MOST_LISTED,
     NO_MARGIN,
-    change,
     count,
     duration,
     in_odds,
     join_words,
     number,
-    p_value,
 )
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import average_words, rope_words
+from ablate.dashboards.data.two_part_rows import TITLE, describe_parts, two_part_rows
 from ablate.dashboards.data.user_errors import sentence
 from ablate.dashboards.figures.forest import draw_rates, rates
 from ablate.dashboards.figures.states import STATES, states, totals
@@ -162,36 +161,9 @@ def two_parts(context: GridContext, measure: GridMeasure) -> str:
     table = two_part(context.store, context.grid)
     if table is None:
         return ""
-    exact = f"{100 * (1 - measure.alpha):g} % exact"
-    titles = [
-        "variant",
-        "learned",
-        exact,
-        "baseline",
-        "p of shares (Holm)",
-        "pairs that learned",
-        "difference",
-        "verdict",
-    ]
-    rows = [_two_part_cells(context, measure, row) for row in table.rows.iter_rows(named=True)]
-    words = (
-        f"Some runs did not learn; those that did have {table.learned}. Half of alpha is for how often a variant "
-        "learns, half for how well, over the pairs in which both learned."
-    )
-    heading = tag("h3", "How often and how well runs learn") + tag("p", text(words), class_="caption")
-    return tag("div", heading + plain_table([*titles, "because"], rows), class_="block two-parts")
-
-
-def _two_part_cells(context: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> list[str]:
-    share = "–" if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
-    ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
-    difference = f"{change(row['difference'], measure.scale)}{ends and f' ({ends})'}"
-    ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
-    p, name = p_value(row["share_p_holm"]), context.appearance.names[row["cell"]]
-    return [name, ours, share, theirs, p, str(row["pairs"]), difference, row["verdict"], row["reason"]]
-
-
-_LEARNED: Final = (("learned", "runs"), ("baseline_learned", "baseline_runs"))
+    heading = tag("h3", TITLE) + tag("p", text(describe_parts(table, measure)), class_="caption")
+    rows = two_part_rows(context, measure, table)
+    return tag("div", heading + plain_table(rows.columns, rows.rows()), class_="block two-parts")
 
 
 def _row(

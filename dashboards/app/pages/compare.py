@@ -7,7 +7,18 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.dashboards.app import measures
-from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, memoise
+from ablate.dashboards.app.page import (
+    AS_ABOVE,
+    AppPage,
+    Control,
+    Key,
+    PageView,
+    Slot,
+    SlotContent,
+    grid_of,
+    html,
+    memoise,
+)
 from ablate.dashboards.app.pages.trade_offs import (
     check_costs,
     cost_controls,
@@ -21,6 +32,7 @@ from ablate.dashboards.data import captions
 from ablate.dashboards.data.formatting import NO_MARGIN, count
 from ablate.dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
 from ablate.dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
+from ablate.dashboards.data.two_part_rows import TITLE, describe_parts, two_part_rows
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, join_sentences
 from ablate.dashboards.figures import forest, seed_pairs
 from ablate.dashboards.figures.canvas import rope_of
@@ -30,6 +42,7 @@ from ablate.store.analysis.headline import LEGEND, count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
+from ablate.store.analysis.two_part import two_part
 from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs
 from ablate.store.statistics.check import CHECK_NAMES
 
@@ -190,6 +203,25 @@ def _list_cells(view: PageView) -> SlotContent:
     return shown._replace(caption=f"{shown.caption} {caption}", data=data, columns=listed)
 
 
+def _show_two_parts(view: PageView) -> SlotContent:
+    """List how often and how well variants learned; nothing if all runs did."""
+    context, measure, kept = grid_of(view), measures.judged_by(view), kept_cells(view)
+    parts = two_part(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
+    if parts is None:
+        return SlotContent(message=AS_ABOVE)
+    if kept is not None:
+        parts = parts._replace(rows=parts.rows.filter(pl.col("cell").is_in(kept)))
+    own = {"variant": _VERDICT_COLUMNS["variant"], "because": FOLD, "difference": BY_SIZE}
+    own |= {"p of shares (Holm)": {**BY_SIZE, "width": 160}, "pairs that learned": {"width": 160}}
+    rows = two_part_rows(context, measure, parts)
+    return SlotContent(
+        caption=describe_parts(parts, measure),
+        data=rows,
+        columns=columns(rows, own),
+        measured=measures.columns(view),
+    )
+
+
 def _why(view: PageView) -> SlotContent:
     context, (cell, base) = grid_of(view), _chosen(view)
     names, measure = context.appearance.names, measures.judged_by(view)._asdict()
@@ -311,6 +343,7 @@ COMPARE = AppPage(
         Slot("why", "Why this verdict", _why, "words", half=True),
         Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
         Slot("verdicts", "Verdicts and costs", _list_cells, "table"),
+        Slot("parts", TITLE, _show_two_parts, "table"),
         Slot("scatter", "Measure against cost", draw_costs, sets="cell"),
         Slot("parallel", "Axes and outcomes side by side", draw_axes),
         Slot("wins", "Which beats which", _wins, half=True),
