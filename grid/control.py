@@ -104,9 +104,9 @@ def find_controls(
 ) -> Controls:
     """Find the controls of each variant, given with its baseline, of a grid that has `cells`: key -> label.
 
-    Raises `SpecError` for a wanted control that does not fit, or that no variant offers.
+    Raises `SpecError` for a listed control that does not fit, that no variant offers, or that is no cell of its own.
     """
-    result, known, used = Controls(), set[str](), set[str]()
+    result, known, used = Controls(), set[str](), dict[str, str]()
     applied: dict[tuple[str, str], _Applied] = {}  # thousands of variants may share a baseline
     own = [] if wanted == "auto" else [each for each in wanted if isinstance(each, ControlChange)]
     for variant, base in pairs:
@@ -116,7 +116,6 @@ def find_controls(
         kinds = {each.kind for each in offered}
         for control in (*offered, *(each for each in own if each.kind in kinds)):
             chosen = wanted == "auto" or control in own or control.label in wanted
-            used |= {control.label} if chosen else set()
             made = _apply(control, base, applied)
             if isinstance(made.trial, SpecError):
                 if chosen and wanted != "auto":
@@ -124,12 +123,14 @@ def find_controls(
                 result.unfit.setdefault(str(made.trial))
                 continue
             trial, key = made.trial, made.key
-            if key in (variant.cell, base.cell):
+            if itself := {variant.cell: variant.label, base.cell: base.label}.get(key):
+                used.setdefault(control.label, itself)
                 continue  # nothing explains itself
             if not chosen and key not in cells:
                 result.missing.setdefault(variant.cell, []).append(control.label)
                 result.absent.setdefault(key, control.label)
                 continue
+            used[control.label] = ""
             if key not in result.of.setdefault(variant.cell, []):
                 result.of[variant.cell].append(key)
             if key not in cells:
@@ -160,10 +161,16 @@ def _apply(control: ControlChange, base: CellTrial, applied: dict[tuple[str, str
     return made
 
 
-def _require_used(label: str, used: set[str], known: list[str]) -> None:
+def _require_used(label: str, used: Mapping[str, str], known: list[str]) -> None:
+    """Raise `SpecError` unless a control explains a cell; `used` has "", or the variant or baseline that it equals."""
     if label not in used:
         told = f"they have {', '.join(known) or 'none'}{suggest_name(label, known)}"
         raise SpecError(f"a control explains a cell; no cell has a control {label!r}, {told}")
+    if cell := used[label]:
+        raise SpecError(
+            f"the control {label!r} is the cell {cell!r} itself; a control differs from the variants that it explains "
+            "and from their baseline: change a field in which it differs, or leave it out"
+        )
 
 
 def _require_labels(result: Controls, cells: Mapping[str, str]) -> None:

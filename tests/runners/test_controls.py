@@ -169,6 +169,29 @@ def test_a_control_of_ones_own():
 
 
 @pytest.mark.parametrize(
+    ("changes", "cell"),
+    [
+        ({}, "softmax"),
+        ({"operator": softmax()}, "softmax"),
+        ({"training.optimiser.lr": 1e-2}, "softmax"),
+        ({"operator": fox()}, "Forgetting Transformer"),
+    ],
+)
+def test_a_listed_control_that_is_no_cell_of_its_own_is_refused(changes, cell):
+    with pytest.raises(SpecError) as raised:
+        grid(fox(), controls=[ControlChange("mine", "distance", changes)]).header()
+    assert "'mine'" in str(raised.value)
+    assert repr(cell) in str(raised.value)
+
+
+def test_a_listed_control_may_be_the_baseline_of_some_cells():
+    rates = over("training.optimiser.lr", [1e-2, 1e-3])
+    mine = ControlChange("a small rate", "distance", {"training.optimiser.lr": 1e-3})
+    by_rate = grid(fox(), controls=[mine]).changed(axes=[over("operator", [softmax(), fox()]), rates])
+    assert len(by_rate.header()["controls"]["of"]) == 1
+
+
+@pytest.mark.parametrize(
     ("fields", "fault"),
     [
         ({"controls": "all"}, "'all'"),
