@@ -33,7 +33,7 @@ def _words(context: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -
     ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
     ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
     return {
-        "variant": context.look.names[row["cell"]],
+        "variant": context.appearance.names[row["cell"]],
         "learned": ours,
         "exact interval": share,
         "baseline": theirs,
