@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, final
 
+from ablate.grid import Spec
 from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.store.files.attempts import BEAT_EVERY_S
 
@@ -42,6 +43,8 @@ class RunRequest:
     replace: bool = False
     """Take trials that have finished out of a grid's plan, if the grid does not have them any more; see `run_campaign`.
     """
+    cluster: Spec | None = None
+    """Request for the workers of a backend, such as a `Slurm`; None: that of the first spec file."""
     budget: Mapping[str, Any] | None = None
     """Workers on a cluster take no more trials after so much use: {"hours": float, "unit": "gpuh" or "cpuh"}."""
     land_every_s: float | None = 3.0

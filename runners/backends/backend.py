@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
-from typing import Literal, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, final
 
 from ablate.grid import Grid
-from ablate.grid.errors import AblateError, EnvironmentProblem
+from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Submission, Unreadable, submission_records
 from ablate.runners.attempts.worker_records import CalledOff, WorkerRecord, used_hours
 from ablate.runners.output import format_count
 from ablate.store.files.layout import Layout
+
+if TYPE_CHECKING:
+    from ablate.runners.planning.worklist import Worklist
 
 Standing = Literal["queued", "held", "running", "ended", "lost", "unknown"]
 """State of a worker: the words of `State` where it is as with trials; held: only an administrator or its user lets it
@@ -108,14 +111,32 @@ class SubmissionQueue(Protocol):
         """Take the workers of a submission out of the queue; return why that failed, and what does it."""
 
 
+class Queued(NamedTuple):
+    """The result of `Backend.submit`."""
+
+    record: Submission | None
+    """None: nothing was left to queue."""
+    worklist: "Worklist"
+    """The trials of the request, as they were before."""
+    words: str
+    """A sentence about what was queued, without a full stop."""
+    earlier: tuple[str, ...] = ()
+    """Earlier submissions that will train some of these trials."""
+
+
 class Backend(SubmissionQueue, Protocol):
     """A queue that takes submissions."""
 
-    def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Submission | None:
-        """Queue workers for the trials that are missing; return the record, or None if nothing is left.
+    def submit(self, request: RunRequest, grids: Sequence[Grid], notify: Callable[[str], None]) -> Queued:
+        """Queue workers for the trials that are missing; `notify` takes remarks.
 
         Raises SpecError or EnvironmentProblem if it was refused, and then nothing is queued.
         """
+
+    def describe(self, request: RunRequest, grids: Sequence[Grid]) -> str:
+        """Describe what `submit` would queue, and write nothing; raises as `submit` does."""
+        del request, grids
+        raise SpecError(f"{type(self).__name__} cannot describe what it would queue; leave --dry-run out")
 
 
 _OURS = {"slurm": "ablate.runners.backends.slurm.backend:SlurmBackend"}

@@ -68,9 +68,10 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
         return {name: value for name, value in vars(self).items() if value != getattr(type(self), name)}
 
     def refuse(self, on: str) -> None:
-        """Raise SpecError if a flag of a cluster was given, and trials run `on` this machine."""
+        """Raise SpecError if a flag was given that says nothing to the machine `on`, which is not SLURM."""
+        known = ("oom",) if on in HERE else ("oom", "dry_run", "wait")
         for name in self.to_dict():
-            if name != "oom":
+            if name not in known:
                 raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
 
     def request(self, defaults: Slurm | None, workers: int | None) -> Slurm:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFla
 from ablate.runners.cli.monitor import show_failures
 from ablate.runners.cli.options import Campaign, Flag, Trials, Trust, flag_group, keep_docstring
 from ablate.runners.cli.resolve import find_campaign, open_campaign, read_warnings, require_trust
-from ablate.runners.cli.run_here import HERE, run_here, submit_to
+from ablate.runners.cli.run_here import HERE, run_here
 from ablate.runners.output import tell, write
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
@@ -57,7 +58,7 @@ def retry(
     They are trained where they were before, unless --on says another place. Without arguments it says what failed.
     """
     from ablate.runners.backends.slurm.spec import cluster_of, recorded_request
-    from ablate.runners.cli.run_on_slurm import draft_or_queue
+    from ablate.runners.cli.run_on_backend import run_on_backend
     from ablate.runners.monitoring.trial_locations import locate_trials
     from ablate.store.analysis.trial_query import select
 
@@ -84,11 +85,13 @@ def retry(
     oom = cluster.oom or (last.job.get("oom") if last else None) or "fail"
     more: dict[str, Any] = {"oom": oom, "budget": cluster.read_budget(), "workers": where.workers}
     request = RunRequest(root, files=(spec,), retry=True, only=keys, **more)
+    where.check(machine, cluster)
+    if machine in HERE:
+        return run_here(request, grids, machine)
     if machine == "slurm":
         slurm = recorded_request(last.slurm) if last and last.slurm is not None else cluster_of(spec)
-        return draft_or_queue(request, grids, cluster.request(slurm, where.workers), cluster)
-    where.check(machine, cluster)
-    return run_here(request, grids, machine) if machine in HERE else submit_to(machine, request, grids)
+        request = replace(request, cluster=cluster.request(slurm, where.workers))
+    return run_on_backend(machine, request, grids, cluster)
 
 
 def choose(where: "TrialLocations", selected: Collection[str] | None, wanted: Sequence[State]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
 from ablate.runners.cli.options import Overrides, SpecFile, SpecFlags, keep_docstring
 from ablate.runners.cli.resolve import load_grids, locate_spec
-from ablate.runners.cli.run_here import HERE, run_here, submit_to
+from ablate.runners.cli.run_here import HERE, run_here
 from ablate.runners.output import say, tell
 from ablate.store.files.layout import Layout
 
@@ -45,12 +45,14 @@ def run(
         oom=cluster.oom or "fail",
         budget=cluster.read_budget(),
     )
-    if machine == "slurm":
-        from ablate.runners.backends.slurm.spec import cluster_of
-        from ablate.runners.cli.run_on_slurm import draft_or_queue
+    if machine in HERE:
+        return run_here(request, grids, machine)
+    from ablate.runners.backends.slurm.spec import cluster_of
+    from ablate.runners.cli.run_on_backend import run_on_backend
 
-        return draft_or_queue(request, grids, cluster.request(cluster_of(spec), where.workers), cluster)
-    return run_here(request, grids, machine) if machine in HERE else submit_to(machine, request, grids)
+    if machine == "slurm":
+        request = dataclasses.replace(request, cluster=cluster.request(cluster_of(spec), where.workers))
+    return run_on_backend(machine, request, grids, cluster)
 
 
 def agrees_to_replace(layout: Layout, grids: "Sequence[Grid]") -> bool:

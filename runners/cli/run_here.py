@@ -41,16 +41,6 @@ def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     return code
 
 
-def submit_to(name: str, request: RunRequest, grids: "Sequence[Grid]") -> int:
-    """Queue trials on a backend that has no command line of its own; return the exit code."""
-    from ablate.runners.backends.backend import find_backend
-
-    record = find_backend(name).submit(request, grids, tell)
-    queued = "nothing is left to train" if record is None else f"queued submission {record.submission}"
-    say(f"{queued}; `ablate status` says how its trials are; results in {request.root}")
-    return 0
-
-
 def report_outcome(result: "RunResult", root: Path, reason: str = CODE_CHANGED, *, cancelled: int = 0) -> int:
     """Write the counts of a run, and the reason why trials stopped that nobody cancelled; return the exit code."""
     tell(*result.problems)

@@ -4,18 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
+from pretend_slurm import PretendSlurm
 from slurm_node import TESTS, send
 from toy_campaign import toy_grid
 
 import ablate
+from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
+from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_records import read_cancelled
-from ablate.runners.backends.backend import find_backend
+from ablate.runners.backends.backend import Queued, find_backend
 from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.cli.app import execute
 from ablate.runners.slurm import spec as earlier_spec
@@ -34,7 +38,7 @@ from ablate.runners.attempts.submission_record import (
     ResourceClass, new_record, write_submission_record,
 )
 from ablate.runners.attempts.worker_records import read_cancelled
-from ablate.runners.backends.backend import Backend, SubmissionStatus, WorkerStatus
+from ablate.runners.backends.backend import Backend, Queued, SubmissionStatus, WorkerStatus
 from ablate.runners.planning.prepared_run import PreparedRun
 
 QUEUE = Path(__file__).with_name("queue")
@@ -50,7 +54,7 @@ class Shelf(Backend):
         record = replace(new_record(job, "shelf", None), classes=classes)
         write_submission_record(prepared.layout, record)
         QUEUE.write_text(job.submission)
-        return record
+        return Queued(record, worklist, f"queued {record.submission}")
 
     def list(self, layout, records, max_age_s):
         waits = QUEUE.read_text().split() if QUEUE.exists() else []
@@ -115,6 +119,44 @@ def test_a_backend_of_another_package_is_submitted_to_monitored_and_cancelled(
         assert execute(["status", "--json", *campaign]) == 0
         said = json.loads(capsys.readouterr().out)
         assert [any(each in note for note in said["warnings"]) for each in layout.submission_ids()] == [True, True]
+
+
+def test_a_run_waits_for_workers_of_any_backend_and_a_dry_run_queues_nothing(
+    tmp_path: Path, shelf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The worker is lost at once, so no trial is trained; this backend cannot describe what it would queue."""
+    gone = BACKEND.replace("QUEUE.write_text(job.submission)", "QUEUE.write_text('')")
+    (shelf / "shelf_backend.py").write_text(gone)
+    sys.modules.pop("shelf_backend", None)
+    (tmp_path / "toys.py").write_text(SPEC)
+    command = ["run", str(tmp_path / "toys.py"), "--campaign", str(tmp_path / "c"), "--on", "shelf"]
+    assert execute([*command, "--dry-run"]) == 2
+    assert "--dry-run" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+    assert execute([*command, "--wait"]) == 4
+    assert "6 not finished" in capsys.readouterr().err
+
+
+def test_run_and_retry_submit_to_slurm_through_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurm: PretendSlurm
+) -> None:
+    def submit(self: SlurmBackend, request: RunRequest, grids: Sequence[Grid], notify: Callable) -> Queued:
+        requests.append(request)
+        return plain(self, request, grids, notify)
+
+    requests, plain = list[RunRequest](), SlurmBackend.submit
+    monkeypatch.setattr(SlurmBackend, "submit", submit)
+    (tmp_path / "toys.py").write_text(SPEC)
+    campaign = ["--campaign", str(tmp_path / "c")]
+    asked = ["--on", "slurm", "--gpus", "0", "--time", "1h"]
+    assert execute(["run", str(tmp_path / "toys.py"), *campaign, *asked, "--workers", "2"]) == 0
+    assert execute(["cancel", *campaign]) == 0
+    slurm.forget()
+    assert execute(["retry", "operator=rising", *campaign, "--partition", "debug"]) == 0
+    layout = Layout(tmp_path / "c")
+    records = [read_submission_record(layout, each) for each in layout.submission_ids()]
+    assert [request.cluster.data() for request in requests] == [record.slurm for record in records]
+    assert [(each.slurm["workers"], each.slurm["partition"]) for each in records] == [(2, None), (2, "debug")]
 
 
 def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,10 @@ from toy_training import ENTRY
 from ablate.grid import Grid
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.backend import SlurmBackend
-from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.backends.slurm.spec import Slurm
-from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.machine_flags import SlurmFlags
-from ablate.runners.cli.run_on_slurm import show_or_queue
+from ablate.runners.cli.run_on_backend import run_on_backend
 from ablate.runners.monitoring.follow import Following
 from ablate.runners.monitoring.watch import WatchView
 from ablate.store.files.layout import Layout
@@ -32,8 +30,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: bool) -> int:
     """Queue a grid, do something, and wait for its trials."""
-    request = RunRequest(root, entry=ENTRY, **options)
-    drafter = Drafter(request, [grid], Slurm(gpus=0, workers=1), Scheduler())
+    request = RunRequest(root, entry=ENTRY, cluster=Slurm(gpus=0, workers=1), **options)
 
     def views(self: Following, backend: SlurmBackend) -> Iterator[WatchView]:
         meanwhile()
@@ -42,7 +39,7 @@ def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: b
     plain = Following.views
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Following, "views", views)
-        return show_or_queue(drafter, root, SlurmFlags(wait=True))
+        return run_on_backend("slurm", request, [grid], SlurmFlags(wait=True))
 
 
 def trains(root: Path, grid: Grid, **options: bool) -> threading.Thread:

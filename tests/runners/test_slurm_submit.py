@@ -25,9 +25,9 @@ from ablate.runners.backends.slurm.scheduler import SlurmScheduler as Scheduler
 from ablate.runners.backends.slurm.spec import Needs, Slurm, read_budget
 from ablate.runners.backends.slurm.submit.draft import Drafter
 from ablate.runners.backends.slurm.submit.job_arrays import Arrays, Refused, in_words
+from ablate.runners.backends.slurm.submit.submission_words import queued_line
 from ablate.runners.backends.slurm.submit.submit import SubmittedJobs, submit as queue
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.run_on_slurm import queued_line
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
 
@@ -84,12 +84,13 @@ def test_a_program_submits_what_the_spec_file_asks_for(tmp_path: Path, slurm: Pr
     path, notes = tmp_path / "toys.py", list[str]()
     request = RunRequest(tmp_path / "campaign", entry=ENTRY, files=(path,), workers=2)
     grids = list(load_spec_file(path).values())
-    record = SlurmBackend().submit(request, grids, notes.append)
+    record = SlurmBackend().submit(request, grids, notes.append).record
     assert record is not None
     assert (record.slurm["partition"], record.classes[0].workers, record.jobs) == ("debug", 2, [1])
     (status,), _ = Submissions().list(Layout(tmp_path / "campaign"))
     assert [worker.standing for worker in status.workers] == ["queued", "queued"]
-    assert SlurmBackend().submit(request, grids, notes.append) is None
+    again = SlurmBackend().submit(request, grids, notes.append)
+    assert (again.record, again.earlier) == (None, (record.submission,))
 
 
 def test_the_script_says_what_was_asked(tmp_path: Path, slurm: PretendSlurm) -> None:
@@ -256,7 +257,7 @@ def test_the_second_submission_finds_everything_queued(tmp_path: Path, slurm: Pr
     submit(root)
     second = submit(root)
     assert second.record is None
-    assert "all 6 missing trials are queued in submission" in queued_line(second, root)
+    assert "all 6 missing trials are queued in submission" in queued_line(second)
     slurm.says("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EnvironmentProblem, match="could be queued twice"):
         submit(root)
