@@ -5,12 +5,13 @@ this module where a record is read, since commands that read none need no pydant
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
 from ablate.grid.errors import StoreError
 from ablate.grid.validation import spec_error
@@ -276,7 +277,7 @@ class Removal(Record):
 
 
 class Progress(Record):
-    """`heartbeat`: how far an attempt is."""
+    """`heartbeat`: how far an attempt is. A wrong value counts as None, and hides no other."""
 
     step: int | None = None
     """The last one; None before the first."""
@@ -287,6 +288,13 @@ class Progress(Record):
     """Seconds without progress of any kind: a step, or a batch of an evaluation."""
     step_s: float | None = None
     """Seconds that a step usually takes: the median of the latest."""
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _drop_wrong(cls, value: object, check: ValidatorFunctionWrapHandler) -> object:
+        with suppress(ValidationError):
+            return check(value)
+        return None
 
     @classmethod
     def of(cls, layout: Layout, trial: str, attempt: int) -> Self | None:

@@ -212,6 +212,18 @@ def test_a_heartbeat_outlives_a_stale_handle(layout: Layout, monkeypatch: pytest
     assert (found.step, found.steps, found.loss) == (7, 9, None)
 
 
+@pytest.mark.parametrize("field", ["step", "steps", "loss", "idle_s", "step_s"])
+def test_a_wrong_value_in_a_heartbeat_hides_no_other(layout: Layout, field: str) -> None:
+    values = {"step": 7, "steps": 9, "loss": 1.5, "idle_s": 2.0, "step_s": 0.5}
+    place = layout.heartbeat(TRIAL, 1)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for wrong in ("7", [7], True):
+        place.write_text(json.dumps({**values, field: wrong}))
+        assert Progress.of(layout, TRIAL, 1) == Progress(**{**values, field: None})
+    place.write_text("[7]")
+    assert Progress.of(layout, TRIAL, 1) is None
+
+
 class Hosts(RuleBasedStateMachine):
     """Three hosts and one trial: any order of claims, signs of life, deaths, passing time and jumping clocks."""
 
