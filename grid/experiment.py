@@ -22,6 +22,8 @@ class ExperimentExecution(Spec):
     """Threads of a worker process on the CPU."""
     checkpoint_s: NonNegativeFloat = 20.0
     """Seconds between checkpoints, from which an interrupted trial goes on; 0: after every step."""
+    gpus: PositiveInt = 1
+    """GPUs that train one trial together, each by a process of its own; on the CPU, processes."""
     stall: Annotated[PositiveFloat | None, BeforeValidator(read_duration)] = None
     """Longest time without a step, such as "30m": after it, the attempt is ended and the trial has failed.
     None: no limit. In a run with worker processes."""

@@ -52,8 +52,6 @@ class Execution(ExperimentExecution):
     """Micro-batches per step and GPU: less memory for the same batch."""
     micro_batch: PositiveInt | None = None
     """Most sequences of one forward pass; sets the number of micro-batches instead of `accumulate`."""
-    gpus: PositiveInt = 1
-    """GPUs of one node that share each batch; on the CPU, processes."""
     compile: Literal["auto", "off", "on"] = "auto"
     """Run training as one compiled graph. "auto": on CUDA, for long training of models that can be compiled.
     "on": on any device; an error if the model cannot be compiled."""

@@ -1,18 +1,22 @@
 """Experiments in a worker: their classes, by what a plan says, and their training."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablate.grid import Experiment
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
-from ablate.runners.training.process_state import use_threads
-from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult
+from ablate.runners.training.process_state import reset_random, use_threads
+from ablate.runners.training.training_context import Failed, NullContext, TrainingContext, TrainingResult
+
+if TYPE_CHECKING:
+    from ablate.runners.training.process_group import World
 
 Train = Callable[[Any, TrainingContext], TrainingResult]
 
@@ -48,9 +52,23 @@ def train_experiment(
 
     Raises what training raises; `Failed` if it has no result, also if it recorded no `measure`.
     """
+    if experiment.execution.gpus == 1 or reference_of(type(experiment)) is None:
+        return _train(experiment, TrialRun(experiment, context, directory, measure))
+    from ablate.runners.training.rank_launcher import ranks
+
+    with ranks(experiment, f"{__name__}:train_rank", {"directory": str(directory)}) as world:
+        return _train(experiment, TrialRun(experiment, context, directory, measure, world))
+
+
+def train_rank(experiment: Experiment, world: "World", more: Mapping[str, str]) -> None:
+    """Train as a rank other than 0, which records nothing."""
+    with reset_random(experiment.seed):
+        _train(experiment, TrialRun(experiment, NullContext(), Path(more["directory"]), world=world))
+
+
+def _train(experiment: Experiment, run: TrialRun) -> TrainingResult:
     threads = use_threads(experiment.execution.threads) if "torch" in sys.modules else nullcontext()
     with threads:
-        run = TrialRun(experiment, context, directory, measure)
         try:
             experiment.train(run)
         except TrainingStopped:

@@ -24,6 +24,10 @@ class LoopOwner(Protocol):
     def door(self) -> AbstractContextManager[None]:
         """Return a context whose errors end the run."""
 
+    @property
+    def rank(self) -> int:
+        """The number of this process among those that train the trial."""
+
     def begin_step(self, step: int) -> None:
         """Begin a step of the loop at work, counted from 1."""
 
@@ -126,9 +130,10 @@ class StepLoop(Generic[Item]):
         self._owner.leave()
 
     def contents(self) -> dict[str, Any]:
-        """Return its part of a checkpoint."""
+        """Return its part of a checkpoint; "ranks" has that of this process alone."""
         batches = {} if self._batches is None else {"batches": self._batches.state()}
-        return {"step": self.step, "state": loop_state.take(self._state), "random": random_states(), **batches}
+        own = {"step": self.step, "random": random_states(), **batches}
+        return {"step": self.step, "state": loop_state.take(self._state), "ranks": [own]}
 
     def _restore(self, saved: Mapping[str, Any] | None) -> None:
         if saved is None:
@@ -136,10 +141,11 @@ class StepLoop(Generic[Item]):
                 self._batches.begin(None)
             return
         try:
+            own = saved["ranks"][self._owner.rank]
             if self._batches is not None:
-                self._batches.begin(saved["batches"])
+                self._batches.begin(own["batches"])
             loop_state.put_back(self._state, saved["state"])
-            set_random_states(saved["random"])
+            set_random_states(own["random"])
             self.step = int(saved["step"])
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
             if breaks_process(error) or failure_of(error).reason == "out_of_memory":

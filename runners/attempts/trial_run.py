@@ -25,6 +25,8 @@ from ablate.store.files.checked_values import CheckedValues
 if TYPE_CHECKING:
     import numpy as np
 
+    from ablate.runners.training.process_group import RankAgreement, World
+
 
 class TrainingStopped(BaseException):
     """A stop was requested, and the state is saved. No `except Exception` of training code takes it for an error."""
@@ -40,9 +42,16 @@ class TrialRun(Run):
     """
 
     def __init__(
-        self, experiment: Experiment, context: TrainingContext, directory: Path, measure: str | None = None
+        self,
+        experiment: Experiment,
+        context: TrainingContext,
+        directory: Path,
+        measure: str | None = None,
+        world: "World | None" = None,
     ) -> None:
-        """Without `measure`, the name of what is compared, training may record anything."""
+        """Without `measure`, the name of what is compared, training may record anything; `world` is None if alone."""
+        self._world = world
+        self._agreement: RankAgreement | None = None
         self._experiment, self._context, self._directory = experiment, context, directory
         self._execution = experiment.execution
         self._opened, self._measure = False, measure
@@ -65,11 +74,23 @@ class TrialRun(Run):
     @property
     def device(self) -> str:
         """ "cuda" or "cpu", as the execution says."""
+        if self._world is not None:
+            return self._world.device.type
         if self._execution.device != "auto":
             return self._execution.device
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among the `execution.gpus` that train the trial, from 0; rank 0 alone records."""
+        return 0 if self._world is None else self._world.place.rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of processes that train the trial; a process group joins them."""
+        return 1 if self._world is None else self._world.place.size
 
     @property
     def threads(self) -> int:
@@ -128,14 +149,15 @@ class TrialRun(Run):
         self._require_open()
         if "own" not in self._restored:
             return None
-        set_random_states(self._restored["random"])
+        set_random_states(self._restored["ranks"][self.rank]["random"])
         return self._step, dict(self._restored["own"])
 
     def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
         """Save tensors and plain data as the state of `step`."""
         with self.door():
             self._step = require_whole(step, "the step")
-            self._write({"own": dict(state), "random": random_states()})
+            own = {"step": self._step, "random": random_states()}
+            self._write({"own": dict(state), "ranks": self._gather([own])})
             self._context.progress(self._step, self._step, self._loss)
 
     def keep(self, name: str, state: State) -> None:
@@ -146,7 +168,11 @@ class TrialRun(Run):
     def load_kept(self, name: str) -> dict[str, Any] | None:
         """Return the state that this trial kept under `name`, in whichever attempt, as tensors and plain data."""
         with self.door():
-            return self._context.load_kept(name)
+            kept = self._context.load_kept(name)
+            if self._world is None:
+                return kept
+            shared = self._world.share_restored(None if kept is None else (0, kept))
+            return None if shared is None else dict(shared[1])
 
     def artefact(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
         with self.door():
@@ -230,15 +256,38 @@ class TrialRun(Run):
             assert self._loop is not None
             self._step = self._before + step
             self._context.progress(self._step, self._before + len(self._loop), self._loss)
-            self._stop_if_requested()
-            if self._context.checkpoint_due():
+            due = self._find_due()
+            if due is not None:
                 self._save_loops()
+            if due == "stop":
+                raise TrainingStopped
+
+    def _find_due(self) -> str | None:
+        """Return "stop" or "save" if the state is to be saved after this step; all ranks do at the same step."""
+        due = "save" if self._context.checkpoint_due() else None
+        if self._context.stop_requested():
+            due = "stop"
+        if self._world is None:
+            return due
+        if self._agreement is None:
+            from ablate.runners.training.process_group import RankAgreement
+
+            self._agreement = RankAgreement(self.rank)
+        if due is not None:
+            self._agreement.propose(self._step, due)
+        return self._agreement.due(self._step)
 
     def leave(self) -> None:
         assert self._loop is not None
-        self._loops[self._loop.name] = _copy(self._loop.contents())
+        self._loops[self._loop.name] = _copy(self._contents(self._loop))
         self._before += len(self._loop)
         self._step, self._loop = self._before, None
+        if self._world is not None and self._world.any(self._context.stop_requested()):
+            with self.door():
+                self._save_loops()
+                raise TrainingStopped
+        if self._agreement is not None:
+            self._agreement.discard()
         self._train_s += time.monotonic() - self._began
 
     def _stop_if_requested(self) -> None:
@@ -249,8 +298,22 @@ class TrialRun(Run):
     def _save_loops(self) -> None:
         loops = dict(self._loops)
         if self._loop is not None:
-            loops[self._loop.name] = self._loop.contents()
+            loops[self._loop.name] = self._contents(self._loop)
         self._write({"loops": loops})
+
+    def _contents(self, loop: StepLoop[Any]) -> dict[str, Any]:
+        contents = loop.contents()
+        return {**contents, "ranks": self._gather(contents["ranks"])}
+
+    def _gather(self, ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the parts of a checkpoint of all ranks. Raises Failed if they have made other steps."""
+        every = ranks if self._world is None else [each for part in self._world.gather(ranks) for each in part]
+        steps = [each["step"] for each in every]
+        if len(set(steps)) > 1:
+            raise Failed(
+                f"ranks share a sum of gradients in every step; when the state was saved, they were at {steps}"
+            )
+        return every
 
     def _write(self, state: Mapping[str, Any]) -> None:
         self._report(leave=0)
@@ -264,7 +327,9 @@ class TrialRun(Run):
         """Record that training begins, and take over what a checkpoint holds."""
         self._opened = True
         self._context.begins(self.device, None, None)
-        restored = self._context.restore()
+        restored: tuple[int, Mapping[str, Any]] | None = self._context.restore()
+        if self._world is not None:
+            restored = self._world.share_restored(restored)
         if restored is None:
             return
         step, self._restored = restored
@@ -285,7 +350,7 @@ class TrialRun(Run):
         """
         self._require_open()
         try:
-            if may_stop and self._loop is None and self._loops:
+            if may_stop and self._loop is None and self._loops and self._world is None:
                 self._stop_if_requested()
             yield
         except (TrainingStopped, Failed, EnvironmentProblem, UnfitCheckpoint) as error:
@@ -311,6 +376,8 @@ class TrialRun(Run):
         stopped = self._over is not None or (self._stop_seen and self._finished is None)
         if error is not None and not stopped:
             if not self._context.stop_requested():
+                if self._world is not None:
+                    self._world.blame(error)
                 raise error
             stopped = True  # such as a DataLoader whose processes were ended first
         if not stopped:
@@ -335,6 +402,8 @@ class TrialRun(Run):
                 f"train left the loop {self._loop.name!r} at step {at} of {steps}; a loop that ends early says so: "
                 "call run.finish(step) before the break"
             )
+        if self.rank:
+            return
         recorded = sorted(self._checked.names())
         if not recorded:
             raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")

@@ -52,8 +52,14 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     is not finite after the last step. SpecError if the task's files do not match the spec, or model inputs are not
     finite. EnvironmentProblem if the device is not available.
     """
-    with ranks(trial) as world:
+    with ranks(trial, "ablate.runners.training.loop:train_rank") as world:
         return train_as(world, trial, surroundings)
+
+
+def train_rank(trial: Trial, world: World, _more: Mapping[str, str]) -> None:
+    """Train as a rank other than 0. Every rank sees the same loss; rank 0 reports a divergence."""
+    with suppress(Diverged):
+        train_as(world, trial, NullContext())
 
 
 def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:

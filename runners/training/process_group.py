@@ -23,6 +23,9 @@ from ablate.grid.errors import EnvironmentProblem
 PATIENCE_S = 1800.0
 """Longest wait for other ranks; rank 0 may evaluate or save meanwhile. Rank 0 detects a dead rank at once."""
 
+BLAME_S = 2.0
+"""Longest time between an error that a lost connection causes and the death of the process at its other end."""
+
 _LOOK_EVERY_S = 5e-5
 
 
@@ -82,6 +85,26 @@ class World:
         read = torch.load(io.BytesIO(data.cpu().numpy().tobytes()), map_location="cpu", weights_only=True)
         return read["step"], read["state"]
 
+    def gather(self, data: Any) -> list[Any]:
+        """Return the plain data and tensors of every rank, in their order."""
+        if self.place.size == 1:
+            return [data]
+        sink, every = io.BytesIO(), [b""] * self.place.size
+        torch.save(data, sink)
+        with _raise_peer_lost(self.place.rank):
+            dist.all_gather_object(every, sink.getvalue())
+        return [torch.load(io.BytesIO(each), weights_only=True) for each in every]
+
+    def blame(self, error: Exception) -> None:
+        """Raise PeerLost if another rank has failed or ended soon after `error`, which then followed from that."""
+        until = time.monotonic() + BLAME_S
+        while self.place.rank == 0 and time.monotonic() < until:
+            try:
+                self._check()
+            except PeerLost as lost:
+                raise lost from error
+            time.sleep(_LOOK_EVERY_S)
+
     def _wait(self, begin: Callable[[], "dist.Work | None"]) -> None:
         rank = self.place.rank
         with _raise_peer_lost(rank):
@@ -95,6 +118,49 @@ class World:
             time.sleep(_LOOK_EVERY_S)
         with _raise_peer_lost(rank):
             work.wait()
+
+
+@final
+class RankAgreement:
+    """Decisions of rank 0 that all ranks carry out at the same step, announced two steps ahead.
+
+    Ranks that share a sum of gradients in every step are at most one step apart, so that none passes the step unaware.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank, self._number = rank, 0
+        self._store = dist.distributed_c10d._get_default_store()
+        self._next: tuple[int, str] | None = None
+
+    def propose(self, step: int, what: str) -> None:
+        """Announce as rank 0, at the end of `step`; another announcement that waits comes first."""
+        if self._rank == 0 and self._next is None:
+            self._next = step + 2, what
+            self._store.set(self._key, f"{step + 2} {what}")
+
+    def due(self, step: int) -> str | None:
+        """Return what is due at the end of `step`."""
+        self._listen()
+        if self._next is None or self._next[0] > step:
+            return None
+        return self.discard()
+
+    def discard(self) -> str | None:
+        """Return what was announced and is not done yet; all ranks have made the same steps."""
+        self._listen()
+        what = None
+        if self._next is not None:
+            what, self._next, self._number = self._next[1], None, self._number + 1
+        return what
+
+    def _listen(self) -> None:
+        if self._next is None and self._rank and self._store.check([self._key]):
+            step, what = self._store.get(self._key).decode().split()
+            self._next = int(step), what
+
+    @property
+    def _key(self) -> str:
+        return f"ablate/{self._number}"
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ class ProcessState:
         sys.meta_path.insert(0, finder)
         _active.append(self)
         try:
-            with _reset_random(seed):
+            with reset_random(seed):
                 yield
         finally:
             _active.remove(self)
@@ -197,7 +197,7 @@ def _choose_attention() -> None:
 
 
 @contextmanager
-def _reset_random(seed: int) -> Iterator[None]:
+def reset_random(seed: int) -> Iterator[None]:
     """Seed the random numbers of Python, numpy and torch; give them their state back at the end."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     python = random.getstate()

@@ -24,14 +24,13 @@ from typing import Any, final
 import torch
 from torch.distributed import FileStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from ablate.grid import Spec
+from ablate.grid import Experiment, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.provenance.code import SOURCE, spec_module_name, specs
 from ablate.runners.training.failure import failure_of
 from ablate.runners.training.memory import oom_kills
 from ablate.runners.training.process_group import PeerLost, RankPlace, World, join_group, node_count, place_given
 from ablate.runners.training.training_context import Killed, NodeLost
-from ablate.runners.trial import Trial
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 _START = (
@@ -64,8 +63,10 @@ class RankOutOfMemory(RankFailed, MemoryError):
 
 
 @contextlib.contextmanager
-def ranks(trial: Trial) -> Iterator[World]:
+def ranks(trial: Experiment, train: str, more: Mapping[str, str] | None = None) -> Iterator[World]:
     """Start the ranks that `trial` asks for and end them on exit; no process is started for one rank.
+
+    `train` is the function that the others call, as "module:name", with the trial, their `World` and `more`.
 
     EnvironmentProblem if there are fewer devices than ranks, or WORLD_SIZE differs. SpecError if another process cannot
     load a class of the trial. RankFailed if a rank that was started here failed.
@@ -85,7 +86,7 @@ def ranks(trial: Trial) -> Iterator[World]:
         with join_group(place, device):
             yield World(place, device)
     else:
-        with _start_ranks(trial, device) as world:
+        with _start_ranks(trial, device, {"train": train, "more": dict(more or {})}) as world:
             yield world
 
 
@@ -121,7 +122,7 @@ def require_precision(device: torch.device, precision: str) -> None:
 
 
 @contextlib.contextmanager
-def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
+def _start_ranks(trial: Experiment, device: torch.device, job: Mapping[str, Any]) -> Iterator[World]:
     place = RankPlace(0, trial.execution.gpus)
     with tempfile.TemporaryDirectory(prefix="ablate-ranks-") as folder:
         meeting = {"file": str(Path(folder, "store"))}
@@ -130,7 +131,7 @@ def _start_ranks(trial: Trial, device: torch.device) -> Iterator[World]:
         store = meeting_store(meeting, place)
         if isinstance(store, TCPStore):
             meeting["port"] = str(store.port)
-        others = _Others(_job(trial, meeting), place.size)
+        others = _Others({**_job(trial, meeting), **job}, place.size)
         try:
             others.await_ready()
             with join_group(place, device, store), _left_alone(others):
@@ -308,7 +309,7 @@ def _srun_arguments(node: int) -> list[str]:
     return [json.dumps(sys.path), str(os.getpid()), *step, *python, "-P", "-c", _START]
 
 
-def _job(trial: Trial, meeting: Mapping[str, str]) -> dict[str, Any]:
+def _job(trial: Experiment, meeting: Mapping[str, str]) -> dict[str, Any]:
     modules = {cls.__module__ for spec in specs(trial) for cls in type(spec).__mro__ if issubclass(cls, Spec)}
     files, names = {}, []
     for name in sorted(modules):

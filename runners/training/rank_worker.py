@@ -4,21 +4,17 @@ import contextlib
 import json
 import os
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
-import torch
-from torch.distributed import Store  # type: ignore[attr-defined]
-
+from ablate.grid import Experiment
 from ablate.grid.errors import SpecError
 from ablate.runners.child_lifetime import die_with
 from ablate.runners.lossy_output import make_output_lossy
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.runners.training.failure import failure_of
-from ablate.runners.training.loop import train_as
 from ablate.runners.training.process_group import PeerLost, RankPlace, World, join_group
 from ablate.runners.training.rank_launcher import device_of, meeting_store, out_of_memory
-from ablate.runners.training.training_context import Diverged, NullContext
-from ablate.runners.trial import Trial
 
 
 def main(job: dict[str, Any]) -> None:
@@ -37,12 +33,13 @@ def main(job: dict[str, Any]) -> None:
                 pipe.write(json.dumps({word: text}).encode() + b"\n")
 
         try:
-            trial = _load_trial(job)
+            trial, train = _load_trial(job), resolve_name(job["train"])
             place = RankPlace(job["rank"], job["size"], job["local"])
             device = device_of(trial.execution.device, place)
             store = meeting_store(job["meeting"], place)
             say("ready", "")
-            _train(trial, place, device, store)
+            with join_group(place, device, store):
+                train(trial, World(place, device), job["more"])
         except PeerLost as error:
             say("memory" if out_of_memory(error) else "lost", str(error))
             raise SystemExit(1) from None
@@ -52,19 +49,13 @@ def main(job: dict[str, Any]) -> None:
             raise
 
 
-def _train(trial: Trial, place: RankPlace, device: torch.device, store: Store) -> None:
-    # Every rank sees the same loss; rank 0 reports a divergence.
-    with contextlib.suppress(Diverged), join_group(place, device, store):
-        train_as(World(place, device), trial, NullContext())
-
-
-def _load_trial(job: dict[str, Any]) -> Trial:
+def _load_trial(job: dict[str, Any]) -> Experiment:
     for file, source in job["files"].items():
         import_spec_file(file, source)
     for name in job["modules"]:
         import_module(name)
     module, name = job["class"]
-    trial: Trial = getattr(import_module(module), name).model_validate(job["spec"])
+    trial: Experiment = getattr(import_module(module), name).model_validate(job["spec"])
     if trial.key != job["key"]:
         raise SpecError(f"trial {job['key']} reads back as {trial.key}: its code was edited while it ran; run again")
     return trial
