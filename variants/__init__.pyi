@@ -1,5 +1,6 @@
 from .attend import AttentionOutput as AttentionOutput, Heads as Heads, attend as attend
 from .granularity import granularities as granularities
+from .model.attention import Attention as Attention, AttentionOp as AttentionOp
 from .model.backbone import (
     Backbone as Backbone,
     babyberta as babyberta,
@@ -24,6 +25,7 @@ from .model.named_backbones import (
     sink_60m as sink_60m,
     tiny as tiny,
 )
+from .model.parameters import undecayed_parameters as undecayed_parameters
 from .model.placement import Placement as Placement
 from .model.transformer import Scalars as Scalars, Tokens as Tokens, Transformer as Transformer
 from .number import (

@@ -135,7 +135,7 @@ class Number(Spec):
         """Build the value [1, H or 1, rows, columns] of an untrained number."""
         return self._fill(shape, self.init_at(layer))
 
-    def disturb(self, table: Tensor, made: torch.Generator) -> None:
+    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
         """Add the noise of the start to a raw table; a scalar has none."""
 
     def value(self, raw: Tensor, layer: int) -> Tensor:  # noqa: ARG002  (a number may depend on depth)
@@ -204,7 +204,7 @@ class Vector(Number):
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return 1, shape.value
 
-    def disturb(self, table: Tensor, made: torch.Generator) -> None:
+    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
         if self.spread:
             table.add_(noise(table, self.spread, made))
 
@@ -253,7 +253,7 @@ class Matrix(Number):
     def table(self, shape: HeadShape, layer: int) -> Tensor:  # noqa: ARG002
         return self._fill(shape, 0.0)
 
-    def disturb(self, table: Tensor, made: torch.Generator) -> None:
+    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
         table.add_(noise(table, self.init / math.sqrt(table.shape[-1]), made))
 
 
@@ -319,7 +319,7 @@ class Contrast(ByDepth):
             return super().table(shape, layer)
         return torch.zeros((1, self.heads(shape), 4, shape.signal))
 
-    def disturb(self, table: Tensor, made: torch.Generator) -> None:
+    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
         if self.form == "vectors":
             table.add_(noise(table, self.spread, made))
 
@@ -357,6 +357,6 @@ class RunningMean(Number):
         return shape.heads
 
 
-def noise(table: Tensor, spread: float, made: torch.Generator) -> Tensor:
-    """Draw noise in the shape of a table on the CPU, so that it is the same on every device."""
+def noise(table: Tensor, spread: float, made: torch.Generator | None) -> Tensor:
+    """Draw noise in the shape of a table on the CPU, so that it is the same on every device; None draws globally."""
     return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)

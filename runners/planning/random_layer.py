@@ -67,13 +67,14 @@ class RandomLayer:
         self._x = _normal("x", size.length, width)
         shape = head_shape(operator, heads=heads, query=channels + added, value=channels, width=width)
         self.numbers = NumberParameters(operator, shape, {}, layer)
-        self.numbers.disturb(0, str(first))
+        self.numbers.draw(0, str(first))
         self.numbers.double()
 
     def parameters(self, name: str) -> list[Tensor]:
         """Return what is trained of the number "stage.field": its table, its projection, or both."""
-        kinds = (self.numbers.table, self.numbers.projection)
-        return [kind[attribute].data for kind in kinds if (attribute := name.replace(".", "_")) in kind]
+        numbers, place = self.numbers, name.replace(".", "_")
+        views = ((numbers.table, numbers.raw_table), (numbers.projection, numbers.raw_projection))
+        return [view(name).data for kind, view in views if place in kind]
 
     def randomise(self) -> None:
         """Draw all that is trained at random, by the name of its number, the same in layers that share it."""

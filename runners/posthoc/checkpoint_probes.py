@@ -21,7 +21,7 @@ from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.task import Task
 from ablate.variants import Heads, causal, gpt2, softmax
 from ablate.variants.attend import definition
-from ablate.variants.model.block import AttentionTrace
+from ablate.variants.model.attention import AttentionTrace
 from ablate.variants.model.transformer import LayerTrace
 
 if TYPE_CHECKING:

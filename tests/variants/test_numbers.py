@@ -67,7 +67,7 @@ class TestDrawn:
     def test_what_is_drawn_depends_on_seed_and_path_and_on_nothing_else(self) -> None:
         def draw(operator: Operator, seed: int, path: str) -> Tensor:
             numbers = numbers_of(operator)
-            numbers.disturb(seed, path)
+            numbers.draw(seed, path)
             return numbers.table["readout_value_bias"].detach()
 
         alone, more = self.noisy("head"), self.noisy("head").changed(output_gate=PerHead())
@@ -91,7 +91,7 @@ class TestDrawn:
         operator = gated_heads(projection_std=0.5)
         numbers = numbers_of(operator)
         assert not numbers.projection["output_gate_opening"].any()
-        numbers.disturb(0, "a")
+        numbers.draw(0, "a")
         assert numbers.projection["output_gate_opening"].any()
         with pytest.raises(ValueError, match=r"output_gate.opening of 'Gated heads' starts at random; pass numbers="):
             operator.at_init(SHAPE)

@@ -25,7 +25,7 @@ from ablate.variants import (
     qk_norm,
     softmax,
 )
-from ablate.variants.model.block import Attention
+from ablate.variants.model.attention import Attention
 from ablate.variants.number import HeadShape
 from ablate.variants.operator import distances
 from ablate.variants.papers.beyond import fox_decay_times, ssmax

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ablate.grid.errors import SpecError
 from ablate.variants.granularity import Axis
+from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone, gpt2, llama2
-from ablate.variants.model.block import Attention, Block
+from ablate.variants.model.block import Block
 from ablate.variants.model.transformer import Scalars, Transformer
 from ablate.variants.number import HeadShape, Matrix, Number
 from ablate.variants.operator import Operator, head_shape

@@ -11,8 +11,9 @@ from ablate.variants.laws.inputs import LENGTH, attentions, model_of, own_heads,
 from ablate.variants.laws.law import Law, equal, near
 from ablate.variants.laws.oracle import AddedLogits, attend_in_floats
 from ablate.variants.links import Link
+from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone
-from ablate.variants.model.block import Attention, LayerPosition
+from ablate.variants.model.block import LayerPosition, attention_of
 from ablate.variants.number import Contrast, Matrix
 from ablate.variants.operator import Operator, causal
 from ablate.variants.stages.positions import Rotary
@@ -36,7 +37,7 @@ def _layer(operator: Operator) -> None:
         backbones = (backbone for wider in (1, 2) if (backbone := _rotary(turned, wider)) is not None)
         backbone = next(backbones, None)
         each, backbone = (turned, backbone) if backbone is not None else (each, tiny(each))
-        attention = _draw_weights(Attention(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
+        attention = _draw_weights(attention_of(backbone, each, LayerPosition(1, {}, "auto")).double().eval())
         x = torch.randn(_TOKENS, backbone.width, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
         words = f"a layer of {backbone.positions.label} positions, numbers per {axis}"
         equal(attention(x[None])[0], _in_floats(attention, x), words, oracle=True)
@@ -87,16 +88,16 @@ def _number(attention: Attention, name: str, q: Tensor, x: Tensor) -> Tensor:
     parameters, number, place = attention.numbers, attention.operator.numbers()[name], name.replace(".", "_")
     if not number.trained:
         return parameters.get_buffer(place)[0]
-    raw: Tensor = (parameters.table[place] if number.bias else parameters.get_buffer(place))[0]
+    raw = parameters.raw_table(name)[0]
     if isinstance(number, Contrast) and number.form == "vectors":
         start = number.deep + (number.init - number.deep) * math.exp(-number.rate * parameters.layer)
         up, down = ((raw[:, i] * raw[:, i + 1]).sum(-1).exp() for i in (0, 2))
         return (start + up - down)[:, None, None]
     if "query" in number.per:
         own = q[own_heads(attention.operator, name)]
-        raw = raw + (own * parameters.projection[place][:, None]).sum(-1, keepdim=True)
+        raw = raw + (own * parameters.raw_projection(name)[:, None]).sum(-1, keepdim=True)
     elif "token" in number.per:
-        raw = raw + torch.stack([x @ u.T for u in parameters.projection[place].unflatten(0, (len(raw), -1))])
+        raw = raw + torch.stack([x @ u.T for u in parameters.raw_projection(name).view(len(raw), -1, x.shape[-1])])
     return raw if isinstance(number, Matrix) else _LINKS[number.link](raw)
 
 

@@ -54,13 +54,13 @@ def _remove_noise(model: Transformer, operator: Operator, name: str, start: dict
     heads, channels, _ = fit(operator)
     query, width = channels + operator.added_channels, model.backbone.width
     shape = head_shape(operator, heads=heads, query=query, value=channels, width=width)
-    tables = [table(attention.numbers.table, name) for attention in attentions(model)]
+    tables = [attention.numbers.raw_table(name).data for attention in attentions(model)]
     if isinstance(number, Matrix):
-        wanted = start.setdefault(name, [each.detach().clone() for each in tables])
+        wanted = start.setdefault(name, [each.clone() for each in tables])
     else:
         wanted = [number.table(shape, layer) for layer in range(len(tables))]
     for each, value in zip(tables, wanted, strict=True):
-        each.data.copy_(value.expand_as(each))
+        each.copy_(value.expand_as(each))
 
 
 def _training(operator: Operator) -> None:
@@ -107,7 +107,7 @@ def _slopes(operator: Operator, seed: int) -> dict[tuple[str, int, str, int], fl
     for name, number in operator.numbers().items():
         for layer, attention in enumerate(attentions(model) if number.trained else ()):
             own = table(attention.numbers.table, name)
-            gradients, heads = {"table": own.grad}, own.shape[1]
+            gradients, heads = {"table": own.grad}, attention.numbers.raw_table(name).shape[1]
             if number.predicted:
                 gradients["projection"] = table(attention.numbers.projection, name).grad
             for what, gradient in gradients.items():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ablate.variants.laws.inputs import LAYERS, attentions, fit, model_of, predict_numbers, table
 from ablate.variants.laws.law import Law, NothingStated, near, require
-from ablate.variants.model.block import Attention
+from ablate.variants.model.attention import Attention
 from ablate.variants.number import ByDepth, Contrast, Matrix, Number, RunningMean, Vector
 from ablate.variants.operator import Operator
 from ablate.variants.stages.forgetting import HeadDecay

@@ -1,6 +1,11 @@
-"""Parameters of an operator's numbers: tables along their axes, and a projection if they vary by query or token."""
+"""Parameters of an operator's numbers: tables along their axes, and a projection if they vary by query or token.
 
-from collections.abc import Iterator, Sequence
+A parameter has one dimension, unless it is under weight decay: then the usual rule "decay what has two dimensions or
+more" is right for it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +24,7 @@ class NumberParameters(nn.Module):
         self.numbers, self.layer = operator.numbers(), layer
         self._heads = {name: operator.heads_of(name, shape.heads) for name in self.numbers}
         self._several = shape.heads > 1
-        self._borrowed = set[str]()
+        self._borrowed, self._shapes = set[str](), dict[str, torch.Size]()
         self._means = {name: number for name, number in self.numbers.items() if isinstance(number, RunningMean)}
         self.moving = True
         """True if running means move at every forward pass in training; else only `move` moves them."""
@@ -31,7 +36,9 @@ class NumberParameters(nn.Module):
                 running = isinstance(number, RunningMean)  # part of the state of a run; a constant is not
                 self.register_buffer(_attribute(name), number.fixed_value(own_shape, layer), persistent=running)
                 continue
-            table = nn.Parameter(number.table(own_shape, layer))
+            raw = number.table(own_shape, layer)
+            self._shapes[f"table.{_attribute(name)}"] = raw.shape
+            table = nn.Parameter(raw if isinstance(number, Matrix) else raw.flatten())
             if "layer" not in number.per:
                 own, table = table, shared.setdefault(f"{operator.key} {name}", table)
                 if table is not own:
@@ -41,19 +48,36 @@ class NumberParameters(nn.Module):
             else:
                 self.register_buffer(_attribute(name), table.detach(), persistent=False)
             if "query" in number.per:
-                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads, shape.query))
+                self._shapes[f"projection.{_attribute(name)}"] = torch.Size((own_shape.heads, shape.query))
+                self.projection[_attribute(name)] = nn.Parameter(torch.zeros(own_shape.heads * shape.query))
             elif "token" in number.per:
                 outputs = own_shape.heads * number.entries(shape)[1]
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
 
-    def disturb(self, seed: int, path: str) -> None:
-        """Draw the random part of the numbers' start; the lowest layer draws what several layers share."""
+    def raw_table(self, name: str) -> Tensor:
+        """Return what is trained of a number as [1, H or 1, rows, columns], before its link."""
+        place = _attribute(name)
+        raw: Tensor = self.table[place] if self.numbers[name].bias else self.get_buffer(place)
+        return raw.view(self._shapes[f"table.{place}"])
+
+    def raw_projection(self, name: str) -> Tensor:
+        """Return what predicts a number, [H, D + G] from queries or [H times columns, W] from tokens."""
+        place = _attribute(name)
+        projection: Tensor = self.projection[place]
+        return projection.view(self._shapes.get(f"projection.{place}", projection.shape))
+
+    @torch.no_grad()
+    def draw(self, seed: int | None = None, path: str = "") -> None:
+        """Draw the random part of the numbers' start, from PyTorch's global generator if there is no seed.
+
+        The lowest layer draws what several layers share.
+        """
         for name, number in self.numbers.items():
             if number.trained and number.random and name not in self._borrowed:
-                number.disturb(self.table[_attribute(name)].data, generator(seed, path, name))
+                number.disturb(self.raw_table(name), _generator(seed, path, name))
             if number.projection_std:
-                projection = self.projection[_attribute(name)].data
-                projection.add_(noise(projection, number.projection_std, generator(seed, path, name, "u")))
+                projection = self.raw_projection(name)
+                projection.add_(noise(projection, number.projection_std, _generator(seed, path, name, "u")))
 
     def values(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> dict[str, Tensor]:
         """Return the value of every number, ready to broadcast.
@@ -89,11 +113,11 @@ class NumberParameters(nn.Module):
         attribute = _attribute(name)
         if not number.trained:
             return self.get_buffer(attribute)
-        raw: Tensor = self.table[attribute] if number.bias else self.get_buffer(attribute)
+        raw = self.raw_table(name)
         with without_autocast(raw.device.type):
             if "query" in number.per:
                 own = query[:, self._heads[name]].to(raw.dtype)
-                raw = raw + torch.einsum("bhtd,hd->bht", own, self.projection[attribute])[..., None]
+                raw = raw + torch.einsum("bhtd,hd->bht", own, self.raw_projection(name))[..., None]
             elif "token" in number.per:
                 predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
                 raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
@@ -122,7 +146,7 @@ class NumberParameters(nn.Module):
         """Yield (head or None, name, value or norm) of trained numbers, at a zero query or token, and running means."""
         for name, number in self.numbers.items():
             if number.trained and number.bias:
-                values = number.value(self.table[_attribute(name)].detach(), self.layer)
+                values = number.value(self.raw_table(name).detach(), self.layer)
             elif isinstance(number, RunningMean):
                 values = self.get_buffer(_attribute(name))
             else:
@@ -132,6 +156,29 @@ class NumberParameters(nn.Module):
             apart = self._several and ("head" in number.per or isinstance(number, RunningMean))
             for head, value in enumerate(per_head, start=self._heads[name].start):
                 yield (head if apart else None), name, value
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        """Load weights that were saved when every table had four dimensions, too."""
+        for name, own in self.named_parameters():
+            saved = state_dict.get(prefix + name)
+            if isinstance(saved, Tensor) and saved.numel() == own.numel():
+                state_dict[prefix + name] = saved.reshape(own.shape)  # type: ignore[index]
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def undecayed_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """List the parameters of operators' numbers in `module` that are without weight decay, each once.
+
+    Matrices and projections from the layer's input are the others.
+    """
+    tables = [each for each in module.modules() if isinstance(each, NumberParameters)]
+    weights = {p for table in tables for p in table.weights()}
+    numbers = dict.fromkeys(p for table in tables for p in table.parameters())
+    return [p for p in numbers if p not in weights]
+
+
+def _generator(seed: int | None, *path: object) -> torch.Generator | None:
+    return None if seed is None else generator(seed, *path)
 
 
 def _mean_of(name: str, number: RunningMean) -> str:

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.variants.model.attention import Attention, AttentionTrace, HeadScales
 from ablate.variants.model.backbone import Backbone
-from ablate.variants.model.block import Attention, AttentionTrace, Block, HeadScales, LayerPosition, normalisation
+from ablate.variants.model.block import Block, LayerPosition, normalisation
 from ablate.variants.model.knockout import without
-from ablate.variants.model.parameters import NumberParameters
+from ablate.variants.model.parameters import NumberParameters, undecayed_parameters
 from ablate.variants.model.seeding import generator
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.operator import NumberValues, Operator, causal, distances
@@ -250,8 +251,7 @@ class Transformer(nn.Module):
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
         """List the parameters without weight decay: numbers, but for matrices and projections from the input."""
-        weights = {p for table in self._tables() for p in table.weights()}
-        return [p for p in self.number_parameters() if p not in weights]
+        return undecayed_parameters(self)
 
     def operator_parameters(self) -> int:
         """Count the parameters beyond those of the same backbone with softmax in every layer."""
@@ -284,7 +284,7 @@ class Transformer(nn.Module):
         """Draw every weight from the seed and its own path, as the backbone's initialisation says."""
         for name, module in self.named_modules():
             if isinstance(module, NumberParameters):
-                module.disturb(seed, name)
+                module.draw(seed, name)
             if not isinstance(module, nn.Linear | nn.Embedding):
                 continue
             bound = self._bound(name, module)

@@ -16,6 +16,11 @@ from ablate.variants.paths.case import Case
 PathName = Literal["auto", "reference", "sdpa", "linear", "triton", "cpu"]
 
 
+def never(*_: object) -> bool:
+    """Return False; a function of the module, since models that are saved whole name it."""
+    return False
+
+
 class Path(NamedTuple):
     """A way to compute an operator. Reasons are None if there is nothing to say."""
 
@@ -27,7 +32,7 @@ class Path(NamedTuple):
     slower: Callable[[Operator, Case], str | None]
     """Return why a later path is as fast or faster on a call that it can compute."""
     run: Callable[[Operator, Heads, NumberValues], Tensor]
-    needs_definition: Callable[[Operator, Heads], bool] = lambda *_: False
+    needs_definition: Callable[[Operator, Heads], bool] = never
     """Return True if it computes the call by the definition, since only values of the mask tell that it cannot."""
     version: int = 1
     """Version of the numbers that the path computes; raise it when an edit changes a bit. Results store it."""
@@ -39,6 +44,10 @@ class Path(NamedTuple):
 
 def _nothing(*_: object) -> None:
     return None
+
+
+def _define(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+    return definition(operator, heads, numbers).output
 
 
 _FEW = 256
@@ -62,7 +71,7 @@ PATHS = (
     Path("linear", linear.cannot, linear.cannot_call, linear.slower, linear.run, linear.needs_definition),
     Path("triton", triton.cannot, triton.cannot_call, triton.slower, triton.run, version=2),
     Path("cpu", cpu.cannot, cpu.cannot_call, cpu.slower, cpu.run, cpu.needs_definition),
-    Path("reference", _nothing, _nothing, _nothing, lambda *call: definition(*call).output),
+    Path("reference", _nothing, _nothing, _nothing, _define),
 )
 """Fastest first. The last is the definition in plain tensor operations, which runs every operator."""
 
