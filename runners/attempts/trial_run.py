@@ -1,7 +1,6 @@
 """The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
 
 import json
-import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -18,9 +17,9 @@ from ablate.grid.suggestions import suggest_name
 from ablate.grid.values import require_number, require_text, require_whole
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.loop_state import State, random_states, set_random_states
+from ablate.runners.attempts.recorded_values import RecordedValues
 from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of
 from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult, UnfitCheckpoint
-from ablate.store.files.checked_values import CheckedValues
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,14 +54,12 @@ class TrialRun(Run):
         self._experiment, self._context, self._directory = experiment, context, directory
         self._execution = experiment.execution
         self._opened, self._measure = False, measure
-        self._checked = CheckedValues()
-        self._unread: list[tuple[int, dict[str, Any]]] = []
+        self._values = RecordedValues(context)
         self._loops: dict[str, dict[str, Any]] = {}
         """The parts of a checkpoint of the loops that have ended, by name."""
         self._loop: StepLoop[Any] | None = None
         self._before = self._step = 0
         """Steps of the loops that have ended; the step at work, counted over all loops."""
-        self._loss = math.nan
         self._costs: dict[str, float] = {}
         self._finished: int | None = None
         self._stop_seen = False
@@ -158,7 +155,7 @@ class TrialRun(Run):
             self._step = require_whole(step, "the step")
             own = {"step": self._step, "random": random_states()}
             self._write({"own": dict(state), "ranks": self._gather([own])})
-            self._context.progress(self._step, self._step, self._loss)
+            self._context.progress(self._step, self._step, self._values.loss)
 
     def keep(self, name: str, state: State) -> None:
         """Keep a state beyond the end of the trial, such as the best one; it replaces the one of that name."""
@@ -195,45 +192,15 @@ class TrialRun(Run):
 
     def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
         with self.door():
-            on_device = {name: each for name, each in metrics.items() if getattr(each, "is_cuda", False)}
-            number, values = self._checked.metrics(
-                step, {name: math.nan if name in on_device else each for name, each in metrics.items()}
-            )
-            if on_device:
-                from ablate.runners.training.device_values import DeviceValues
-
-                sent = DeviceValues.send({name: each for name, each in on_device.items() if name in values})
-                self._unread.append((number, {**values, **dict.fromkeys(sent.names, sent)}))
-            else:
-                self._unread.append((number, values))
-            self._report(leave=1 if on_device else 0)
+            self._values.metrics(step, metrics)
 
     def _evaluate(self, step: SupportsIndex, name: str, value: SupportsFloat | None, *rest: Any) -> None:
         with self.door(may_stop=True):
-            checked = self._checked.evaluation(step, name, value, *rest)
-            if checked is None:
-                return
-            at, name, point, number, count, error = checked.row
-            self._context.evaluation(at, name, number, point=point, items=count, se_items=error)
-            if checked.items:
-                items, values = zip(*((row[3], row[4]) for row in checked.items), strict=True)
-                self._context.items(at, name, point=point, items=items, values=values)
+            self._values.evaluation(step, name, value, *rest)
 
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         with self.door(may_stop=True):
-            row = self._checked.probe(step, name, value, *rest)
-            if row is not None:
-                at, name, layer, head, point, number = row
-                self._context.probe(at, name, number, layer=layer, head=head, point=point)
-
-    def _report(self, *, leave: int) -> None:
-        """Log all values but those of the last `leave` calls, which may be on their way from the device."""
-        count = max(len(self._unread) - leave, 0)
-        steps, self._unread = self._unread[:count], self._unread[count:]
-        for step, values in steps:
-            arrived = {name: each if isinstance(each, float) else each.wait(name) for name, each in values.items()}
-            self._context.metrics(step, arrived)
-            self._loss = arrived.get("loss", self._loss)
+            self._values.probe(step, name, value, *rest)
 
     # The loops:
 
@@ -255,7 +222,7 @@ class TrialRun(Run):
         with self.door():
             assert self._loop is not None
             self._step = self._before + step
-            self._context.progress(self._step, self._before + len(self._loop), self._loss)
+            self._context.progress(self._step, self._before + len(self._loop), self._values.loss)
             due = self._find_due()
             if due is not None:
                 self._save_loops()
@@ -316,8 +283,8 @@ class TrialRun(Run):
         return every
 
     def _write(self, state: Mapping[str, Any]) -> None:
-        self._report(leave=0)
-        self._context.save(self._step, {**state, "places": json.dumps(self._checked.state())})
+        self._values.report()
+        self._context.save(self._step, {**state, "places": json.dumps(self._values.checked.state())})
 
     def hand_over(self, train: str) -> None:
         """Have the function `train`, "module:name", do everything, with the attempt as its context."""
@@ -334,7 +301,7 @@ class TrialRun(Run):
             return
         step, self._restored = restored
         try:
-            self._checked.restore(json.loads(self._restored["places"]))
+            self._values.checked.restore(json.loads(self._restored["places"]))
         except (LookupError, TypeError, ValueError) as error:
             self._over = UnfitCheckpoint(f"its places cannot be read ({error})")
             raise self._over from error
@@ -381,7 +348,7 @@ class TrialRun(Run):
                 raise error
             stopped = True  # such as a DataLoader whose processes were ended first
         if not stopped:
-            self._report(leave=0)
+            self._values.report()
             self._require_result()
         step = self._step if self._finished is None or stopped else self._finished
         parameters = self._costs.pop("parameters", None)
@@ -404,7 +371,7 @@ class TrialRun(Run):
             )
         if self.rank:
             return
-        recorded = sorted(self._checked.names())
+        recorded = sorted(self._values.checked.names())
         if not recorded:
             raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
         if self._measure is not None and self._measure not in recorded:

@@ -1,0 +1,61 @@
+"""Values that training code records in a worker: checked, then logged by the context of its attempt."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, SupportsFloat, SupportsIndex, final
+
+from ablate.runners.training.training_context import TrainingContext
+from ablate.store.files.checked_values import CheckedValues
+
+
+@final
+class RecordedValues:
+    """The values of one run. Metrics that are on a GPU are logged when a later step reads them."""
+
+    def __init__(self, context: TrainingContext) -> None:
+        self.checked = CheckedValues()
+        self.loss = math.nan
+        """The metric "loss" of the latest step that was logged."""
+        self._context = context
+        self._unread: list[tuple[int, dict[str, Any]]] = []
+
+    def metrics(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
+        """Log metrics of a step; raise SpecError as `CheckedValues.metrics`."""
+        on_device = {name: each for name, each in metrics.items() if getattr(each, "is_cuda", False)}
+        number, values = self.checked.metrics(
+            step, {name: math.nan if name in on_device else each for name, each in metrics.items()}
+        )
+        new: dict[str, Any] = dict(values)
+        if on_device := {name: each for name, each in on_device.items() if name in values}:
+            from ablate.runners.training.device_values import DeviceValues  # whoever has such values has loaded torch
+
+            new |= dict.fromkeys(on_device, DeviceValues.send(on_device))
+        self._unread.append((number, new))
+        self.report(leave=1 if on_device else 0)
+
+    def report(self, *, leave: int = 0) -> None:
+        """Log the metrics of all calls but the last `leave`, which may be on their way from the device."""
+        count = max(len(self._unread) - leave, 0)
+        steps, self._unread = self._unread[:count], self._unread[count:]
+        for step, values in steps:
+            arrived = {name: each if isinstance(each, float) else each.wait(name) for name, each in values.items()}
+            self._context.metrics(step, arrived)
+            self.loss = arrived.get("loss", self.loss)
+
+    def evaluation(self, step: SupportsIndex, name: str, value: SupportsFloat | None, *rest: Any) -> None:
+        """Log an evaluation and its items; raise SpecError as `CheckedValues.evaluation`."""
+        checked = self.checked.evaluation(step, name, value, *rest)
+        if checked is None:
+            return
+        at, name, point, number, count, error = checked.row
+        self._context.evaluation(at, name, number, point=point, items=count, se_items=error)
+        if checked.items:
+            items, values = zip(*((row[3], row[4]) for row in checked.items), strict=True)
+            self._context.items(at, name, point=point, items=items, values=values)
+
+    def probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
+        """Log a probe; raise SpecError as `CheckedValues.probe`."""
+        row = self.checked.probe(step, name, value, *rest)
+        if row is not None:
+            at, name, layer, head, point, number = row
+            self._context.probe(at, name, number, layer=layer, head=head, point=point)
