@@ -156,7 +156,10 @@ def draw_heat(
         drawn.append(
             [[_cell(at.get((i, j), {}), ramp, across.names[i], up.names[j]) for i in across.names] for j in up.names]
         )
-    narrow = _are_narrow(list(chain.from_iterable(chain.from_iterable(drawn))), size)
+    needs = _text_size(list(chain.from_iterable(chain.from_iterable(drawn))))
+    narrow = needs[0] > size[0] or needs[1] > size[1]  # a text of some panel has no room: then no panel has texts
+    if not narrow:
+        figure.update_layout(meta={"least_width": beside + columns * len(across.names) * needs[0]})
     for place, cells in zip(places, drawn, strict=True):
         bar = _bar(ramp, each * -(-len(parts) // columns)) if ramp.title and place == places[0] else None
         trace = _map(cells, across, up, ramp).update(place, hovertemplate=hover, showscale=bar is not None)
@@ -207,11 +210,11 @@ def _bar(ramp: Ramp, height: int) -> dict[str, Any]:
     return {"title": {**title, "font": {"size": TEXT_SIZE}}, **place, **ticks}
 
 
-def _are_narrow(cells: Sequence[_Cell], size: tuple[float, float]) -> bool:
-    """Whether a text of any panel has no room in a cell of `size` pixels: then no panel has texts."""
+def _text_size(cells: Sequence[_Cell]) -> tuple[int, int]:
+    """Pixels of the cells in which the longest text has room."""
     lines = [cell.words.split("<br>") for cell in cells if cell.shade is not None]
     longest = max(map(len, chain.from_iterable(lines)), default=0)
-    return longest * _LETTER + 6 > size[0] or max(map(len, lines), default=1) * _LINE + 7 > size[1]
+    return round(longest * _LETTER) + 6, max(map(len, lines), default=1) * _LINE + 7
 
 
 def _marks(cells: Sequence[_Cell], ramp: Ramp, size: tuple[float, float], *, narrow: bool) -> list[go.Scatter]:

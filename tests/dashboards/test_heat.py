@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from ablate.dashboards.data.formatting import plain
+from ablate.dashboards.figures.canvas import least_width
 from ablate.dashboards.figures.heat import Ramp, draw_heat, heat_ramp
 from ablate.dashboards.theme.styles import DIVERGING, SEQUENTIAL, contrast, dark_partners, on_fill
 
@@ -151,6 +152,16 @@ def test_texts_stand_in_all_cells_if_the_figure_has_room_for_them() -> None:
         assert (
             len(list(draw_heat(each, ramp, x="x", y="y").select_traces({"type": "scatter", "mode": "text"}))) == drawn
         )
+
+
+@pytest.mark.parametrize("panel", [["a"] * 4, ["a", "a", "b", "b"]])
+def test_a_figure_is_no_narrower_than_its_texts_need(panel: list[str]) -> None:
+    cells = pl.DataFrame({"panel": panel, "x": list("abcd"), "y": "r", "value": 1.0})
+    text = "0.0123 ± 0.1"
+    figure = draw_heat(cells.with_columns(text=pl.lit(text)), Ramp(0, 2), x="", y="")
+    assert least_width(figure) > 4 * len(set(panel)) * len(text) * 7  # pixels of a letter
+    figure = draw_heat(cells.with_columns(text=pl.lit("1/2 " * 80)), Ramp(0, 2), x="", y="")
+    assert "least_width" not in (figure.layout.meta or {})
 
 
 def test_a_cell_of_less_than_its_neighbours_is_marked_where_its_text_has_no_room() -> None:
