@@ -11,7 +11,7 @@ For one head, query i and its visible keys j, K_i of them:
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,35 +73,56 @@ class AttentionOutput(NamedTuple):
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def attend(
+def attend(  # noqa: PLR0913  (the tensors of one call)
     operator: Operator,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     *,
     mask: Tensor | None = None,
-    numbers: NumberValues | None = None,
+    numbers: NumberValues | Literal["start"] | None = None,
+    head_width: int | None = None,
 ) -> AttentionOutput:
     """Compute the equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
 
-    `mask` is as in `Heads`. `numbers` default to their values at step 0. SpecError if heads, mask or numbers do not
-    fit.
+    `mask` is as in `Heads`. `numbers` are the values of the operator's numbers, or "start" for those at step 0; without
+    learned ones they may be left out. `head_width`, the D channels of queries and keys without the gate's, is needed
+    where a gate adds channels. SpecError if heads, mask or numbers do not fit.
     """
     heads = Heads(q, k, v, mask)
-    _check(operator, heads)
-    if numbers is None:
-        shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=v.shape[-1], width=1)
-        numbers = operator.at_init(shape)
-    elif numbers.keys() != (known := operator.numbers()).keys():
-        raise SpecError(
-            f"numbers of {operator.label!r} are {', '.join(known) or 'none'}; got {', '.join(numbers) or 'none'}; pass "
-            "each of them, or leave numbers out for those at step 0"
-        )
+    _check(operator, heads, head_width)
+    numbers = _numbers(operator, heads, numbers)
     q, k = prepare(operator, q, k, NoPositions(), numbers)
     return attention(operator, heads._replace(q=q, k=k), numbers)
 
 
-def _check(operator: Operator, heads: Heads) -> None:
+def _numbers(operator: Operator, heads: Heads, numbers: NumberValues | Literal["start"] | None) -> NumberValues:
+    """Return a value for each number; SpecError if one is missing."""
+    known = operator.numbers()
+    if numbers is None and (learned := [name for name, number in known.items() if number.trained]):
+        raise SpecError(
+            f"{operator.label!r} has learned numbers and none were passed: {', '.join(learned)}; pass numbers=, or "
+            "numbers='start' for their values at step 0"
+        )
+    if numbers is None or numbers == "start":
+        q, keys = heads.q, heads.k.shape[-2]
+        shape = head_shape(operator, heads=q.shape[1], query=q.shape[-1], value=heads.v.shape[-1], width=1)
+        try:
+            start = operator.at_init(shape)
+        except ValueError as error:
+            raise SpecError(str(error)) from error
+        return {
+            name: each.expand(-1, -1, keys, -1) if name in operator.by_key else each for name, each in start.items()
+        }
+    if numbers.keys() != known.keys():
+        raise SpecError(
+            f"numbers of {operator.label!r} are {', '.join(known) or 'none'}; got {', '.join(numbers) or 'none'}; pass "
+            "each of them, or numbers='start' for those at step 0"
+        )
+    return numbers
+
+
+def _check(operator: Operator, heads: Heads, head_width: int | None) -> None:
     """Raise SpecError if types, heads or channels do not fit the operator."""
     for x in heads.q, heads.k, heads.v:
         if x.dtype not in PRECISIONS:
@@ -115,6 +136,16 @@ def _check(operator: Operator, heads: Heads) -> None:
             f"of keys and {values} of values; repeat their heads with repeat_interleave"
         )
     channels, added = heads.q.shape[-1], operator.added_channels
+    if added and head_width is None:
+        raise SpecError(
+            f"the gate of {operator.label!r} adds {added} channels to those of queries and keys, {channels} in all; "
+            "say with head_width= how many are without it"
+        )
+    if head_width is not None and head_width + added != channels:
+        raise SpecError(
+            f"queries and keys have head_width {head_width} and {added} channels of the gate, {head_width + added} in "
+            f"all; got {channels}"
+        )
     if channels <= added:
         raise SpecError(
             f"the last {added} channels of queries and keys are the gate's, beside those of the logit; got {channels} "

@@ -178,6 +178,13 @@ class Operator(Spec):
             for field, number in choice.numbers().items()
         }
 
+    @property
+    def by_key(self) -> frozenset[str]:
+        """Numbers with a value of their own at every key: what forgetting predicts."""
+        return frozenset(
+            name for name, each in self._numbers.items() if name.startswith("forgetting.") and each.predicted
+        )
+
     def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
         """Return the numbers' values at step 0; raise ValueError if one of them starts at random."""
         numbers = self.numbers()

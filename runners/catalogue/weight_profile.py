@@ -94,12 +94,15 @@ def profiles(operator: Operator, shown: Mapping[str, float], query: int = LAST) 
     q, k = (x.expand(1, heads, *x.shape[2:]) for x in _queries_and_keys(operator.gate.channels, query))
     shape = head_shape(operator, heads=heads, query=q.shape[-1], value=CHANNELS, width=1)
     numbers = {name: _at_start(number, shape) for name, number in operator.numbers().items()}
+    for name in operator.by_key:
+        numbers[name] = numbers[name].expand(-1, -1, k.shape[-2], -1)
     for name, value in shown.items():
         numbers[name] = torch.full_like(numbers[name], value)
         if name.startswith("extra.") and isinstance(operator.numbers()[name], KeyVector):
             last = q[:, :, query : query + 1, :CHANNELS]
             numbers[name] = value * math.sqrt(CHANNELS) * last / last.norm() ** 2
-    attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers)
+    width = q.shape[-1] - operator.added_channels
+    attended = attend(operator, q, k, q[..., :CHANNELS], numbers=numbers, head_width=width)
 
     half_up = 10.0 ** -(DIGITS + 6)  # the last bits, and so which way a half is rounded, differ between processors
 

@@ -234,7 +234,7 @@ def test_other_types_of_heads_and_masks_are_refused() -> None:
 
 SSA_NUMBERS = "numbers of 'SSA' are score.n, score.b; got"
 REFUSED: list[tuple[Operator, int, tuple[str, ...] | None, str]] = [
-    (principled(), 16, None, "the last 16 channels of queries and keys are the gate's, .*; got 16 in all; append 16"),
+    (principled(), 16, None, "adds 16 channels to those of queries and keys, 16 in all; say with head_width= how many"),
     (principled(gate_width=16, gate_dims="split"), 16, None, "the gate takes 16 of a head's 16 channels .*; use gate"),
     (integral(signals=3), 16, None, "signals.count divides a head's 16 channels; got 3, use other heads"),
     (ssa(), 16, ("score.n",), f"{SSA_NUMBERS} score.n; pass each of them"),

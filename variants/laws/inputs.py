@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
+from ablate.variants.attend import AttentionOutput, attend
 from ablate.variants.granularity import Axis
 from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone, gpt2, llama2
 from ablate.variants.model.block import Block
 from ablate.variants.model.transformer import Scalars, Transformer
 from ablate.variants.number import HeadShape, Matrix, Number
-from ablate.variants.operator import Operator, head_shape
+from ablate.variants.operator import NumberValues, Operator, head_shape
 from ablate.variants.stages.positions import NoPositions, Rotary
 
 LAYERS, LENGTH = 2, 11
@@ -105,6 +106,14 @@ class Inputs(NamedTuple):
     v: Tensor
     """[B, H, T, D]."""
     numbers: dict[str, Tensor]
+
+    def attend(
+        self, operator: Operator, numbers: NumberValues | None = None, mask: Tensor | None = None
+    ) -> AttentionOutput:
+        """Compute the definition, with these numbers unless others are passed."""
+        width = self.q.shape[-1] - operator.added_channels
+        numbers = self.numbers if numbers is None else numbers
+        return attend(operator, self.q, self.k, self.v, mask=mask, numbers=numbers, head_width=width)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Inputs":
         numbers = {name: change(value) for name, value in self.numbers.items()}

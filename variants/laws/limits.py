@@ -6,7 +6,6 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ablate.variants.attend import attend
 from ablate.variants.laws.inputs import Inputs, random_inputs
 from ablate.variants.laws.law import Law, NothingStated, near, require
 from ablate.variants.number import Vector
@@ -37,10 +36,10 @@ def _limit(operator: Operator, limit: Limit) -> None:
     for name, value in limit.numbers.items():
         numbers[name] = torch.full_like(numbers[name], value)
     there = operator.changed(**{stage: getattr(operator, stage).changed(**to) for stage, to in limit.fields.items()})
-    came = attend(there, inputs.q, inputs.k, inputs.v, numbers=numbers).output
+    came = inputs.attend(there, numbers).output
     own = inputs.q.shape[-1] - operator.gate.channels + other.gate.channels
     theirs = inputs._replace(q=inputs.q[..., :own], k=inputs.k[..., :own])
-    expected = attend(other, theirs.q, theirs.k, theirs.v, numbers=_at_start(other, theirs)).output
+    expected = theirs.attend(other, _at_start(other, theirs)).output
     near(came, expected, f"{limit.words}: {operator.label} as {other.label}", atol=limit.within)
 
 
@@ -57,6 +56,8 @@ def _at_start(operator: Operator, inputs: Inputs) -> dict[str, Tensor]:
         else:
             fixed = number.fixed_value(shape, 0).double()  # a scalar without the rounding of float32
             values[name] = fixed if isinstance(number, Vector) else torch.full_like(fixed, number.init_at(0))
+    for name in operator.by_key:
+        values[name] = values[name].expand(-1, -1, inputs.k.shape[-2], -1)
     return values
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from ablate.variants.attend import attend
 from ablate.variants.laws.inputs import Inputs, random_inputs
 from ablate.variants.laws.law import Law, NothingStated, near, require
 from ablate.variants.laws.symmetry import run_path
@@ -43,7 +42,7 @@ def _low_precision(operator: Operator) -> None:
     inputs = random_inputs(operator, scale=2.0, seed=7).to(torch.float32)
     rounded = Inputs(inputs.q.bfloat16(), inputs.k.bfloat16(), inputs.v.bfloat16(), inputs.numbers)
     wide = rounded.to(torch.float32)
-    came, expected = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).output for x in (rounded, wide))
+    came, expected = (x.attend(operator).output for x in (rounded, wide))
     near(came, expected.bfloat16(), "bfloat16 inputs, against the same numbers in float32, the output rounded once")
     others = [path for path in PATHS[:-1] if path.reason(operator, Case(13, 13)) is None]
     if not others:
@@ -63,7 +62,7 @@ def _small_weights(operator: Operator) -> None:
     if not operator.normaliser.has_ground or not operator.merge.of_logits:
         raise NothingStated
     inputs = random_inputs(operator, scale=2.5, seed=3).to(torch.float32)
-    grounds = (attend(operator, x.q, x.k, x.v, numbers=x.numbers).ground for x in (inputs, inputs.to(torch.float64)))
+    grounds = (x.attend(operator).ground for x in (inputs, inputs.to(torch.float64)))
     came, expected = (torch.empty(0) if x is None else x.double() for x in grounds)
     near(came, expected, "the ground state's or sink's weight in float32", rtol=1e-3, atol=1e-30)
 

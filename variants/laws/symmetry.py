@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ablate.variants.attend import Heads, attend, prepare
+from ablate.variants.attend import Heads, prepare
 from ablate.variants.laws.inputs import Inputs, fit, random_inputs
 from ablate.variants.laws.law import Law, equal, finite, near, require
 from ablate.variants.laws.visibility import gradients, output
@@ -81,7 +81,7 @@ def _along(operator: Operator, inputs: Inputs, heads: Heads, name: str) -> dict[
 def _definition(operator: Operator) -> None:
     """Check the weights that `attend` returns: their shape, and 0 for hidden keys."""
     inputs = random_inputs(operator)
-    result = attend(operator, inputs.q, inputs.k, inputs.v, numbers=inputs.numbers)
+    result = inputs.attend(operator)
     seen = operator.visible.restrict(causal(13, 13), Heads(inputs.q, inputs.k, inputs.v).distance)
     hidden = result.weights.masked_select(~seen)
     require(result.weights.shape[-2:] == (13, 13), f"expected weights [..., 13, 13], came {[*result.weights.shape]}")

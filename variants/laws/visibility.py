@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from ablate.variants.attend import attend
 from ablate.variants.laws.inputs import Inputs, random_inputs
 from ablate.variants.laws.law import Law, LawBroken, NothingStated, finite, near
 from ablate.variants.operator import Operator, by_stage, causal
@@ -18,7 +17,7 @@ _LARGEST = 8.0
 
 def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Tensor:
     """[B, H, T, D]."""
-    return attend(operator, inputs.q, inputs.k, inputs.v, mask=mask, numbers=inputs.numbers).output
+    return inputs.attend(operator, mask=mask).output
 
 
 def _causality(operator: Operator) -> None:

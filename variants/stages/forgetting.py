@@ -21,6 +21,11 @@ class GatedForgetting(Forgetting):
 
     def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
+        if self.numbers()["gate"].predicted and gate.shape[-2] != keys:
+            raise SpecError(
+                f"a predicted forget gate has a value at each key; got {gate.shape[-2]} for {keys} keys; pass those of "
+                "earlier tokens, too"
+            )
         log = gate.clamp(min=torch.finfo(gate.dtype).tiny).log().transpose(-2, -1)  # [..., 1, T]: of the token l
         until = torch.ones(queries, keys, dtype=torch.bool, device=z.device).tril(keys - queries)
         seen = log.to(z.dtype) * (mask & until)
