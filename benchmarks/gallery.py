@@ -128,11 +128,11 @@ def gallery(store: Store, grids: Mapping[str, str]) -> Gallery:
     drawn, styles = [], [REST, *operators.values()]
     contexts = {grid: _few_cells(store, grid, operators) for grid in dict.fromkeys(grids.values())}
     for each in (item for item in ITEMS if item.key in grids):
-        about = contexts[grids[each.key]]
-        found, problem = catch_user_error(lambda each=each, about=about: each.make(about))  # type: ignore[misc]
+        context = contexts[grids[each.key]]
+        found, problem = catch_user_error(lambda each=each, context=context: each.make(context))  # type: ignore[misc]
         shown = found if found is not None else Drawn(message=problem or "")
         drawn.append((each, shown))
-        styles += [*about.look.styles.values(), *(entry.style for entry in shown.legend.values())]
+        styles += [*context.appearance.styles.values(), *(entry.style for entry in shown.legend.values())]
     return Gallery(drawn, styles)
 
 
