@@ -14,6 +14,7 @@ from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.files.plans import added_cells
 from ablate.store.state import State
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
@@ -50,6 +51,12 @@ class GridContext(NamedTuple):
         """Its cell key."""
         cell: str | None = self.header["baseline"]
         return cell
+
+    @property
+    def compared(self) -> Sequence[CellStyle]:
+        """Its variants and baselines: all cells but controls and those that are trained longer."""
+        added = added_cells(self.header)
+        return [cell for cell in self.cells if cell.cell not in added]
 
     @property
     def baselines(self) -> Mapping[str, str]:

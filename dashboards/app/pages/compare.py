@@ -273,7 +273,8 @@ def _draw_pairs(view: PageView) -> SlotContent:
 
 
 def _wins(view: PageView) -> SlotContent:
-    context, measure = grid_of(view), measures.judged_by(view)
+    whole, measure = grid_of(view), measures.judged_by(view)
+    context = whole._replace(cells=whole.compared)
     kept, which = kept_cells(view), ""
     cells = [cell for cell in context.cells if kept is None or cell.cell in kept]
     cells_shown = [cell.cell for cell in cells]
@@ -324,7 +325,7 @@ def _options(view: PageView, named: str | None) -> dict[str, str]:
     cell = None if named is None else baseline_of(view.store, context.grid, named)
     return {
         named if named and each.cell == cell else each.label: context.appearance.names[each.cell]
-        for each in context.cells
+        for each in context.compared
     }
 
 
