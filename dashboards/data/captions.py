@@ -69,17 +69,26 @@ def name_best(
     if row is None:
         return f"No difference from {baseline} is known yet."
     name, size = context.appearance.names[row["cell"]], size_of(row, measure)
+    doubtful, passed = find_doubtful(verdicts, measure), verdicts["headline"].any()
     if row["verdict"] in CLAIMS:
-        doubt = "" if row["doubt"] is None else f" No claim here passes every check; of this one, {row['doubt']}."
+        of = "This claim does not pass every check;" if passed else "No claim here passes every check; of this one,"
+        doubt = "" if doubtful is None else f" {of} {doubtful['doubt']}."
         controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
         beyond = f" It is {controls[0]}." if controls else ""
         return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
     for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
         if (equal := verdicts.filter(verdict=word).height) == verdicts.height:
-            doubts = [] if verdicts["headline"].any() else verdicts["doubt"].drop_nulls().to_list()
-            doubt = f" No claim here passes every check: {doubts[0]}." if doubts else ""
+            doubt = "" if doubtful is None else f" No claim here passes every check: {doubtful['doubt']}."
             return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}.{doubt}"
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
+
+
+def find_doubtful(verdicts: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
+    """Return the claim whose doubt is told: that of `find_lead`, else the first if no claim passes every check."""
+    lead, doubtful = find_lead(verdicts, measure), verdicts.drop_nulls("doubt")
+    if lead is not None and lead["verdict"] in CLAIMS:
+        return None if lead["doubt"] is None else lead
+    return None if verdicts["headline"].any() or doubtful.is_empty() else doubtful.row(0, named=True)
 
 
 def find_lead(verdicts: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:

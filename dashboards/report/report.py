@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ablate.dashboards.data.captions import lead_by_axes, rank_axes, summarise_verdicts
+from ablate.dashboards.data.captions import find_doubtful, lead_by_axes, rank_axes, summarise_verdicts
 from ablate.dashboards.data.formatting import count
 from ablate.dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
 from ablate.dashboards.data.user_errors import catch_user_error, sentence
@@ -94,9 +94,10 @@ def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str
 
 def _lead(context: GridContext, judged: pl.DataFrame) -> str:
     """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
-    headlines = count_headlines(judged)
+    headlines, measure = count_headlines(judged), context.measure
     said = f"{summarise_verdicts(judged, str(context.baseline_name))}{headlines and f' {sentence(headlines)}'}"
-    measure = context.measure
+    if measure is not None and (doubtful := find_doubtful(judged, measure)) is not None:
+        said += f" The main doubt, of {context.appearance.names[doubtful['cell']]}: {doubtful['doubt']}."
     if sum(len(axis["labels"]) > 1 for axis in context.header["axes"]) < 2:
         return said
     levels, _ = catch_user_error(lambda: measure and effects(context.store, context.grid, measure))

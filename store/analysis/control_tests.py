@@ -85,7 +85,7 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
         return f"not shown to be {word} than {nearest}"
     if control["beyond"] == "unknown":
         tested = "" if control["control_label"] is None else f"; {word} than {nearest}"
-        return f"unknown without {', '.join(control['untested'])}{tested}"
+        return f"not tested against {', '.join(control['untested'])}{tested}"
     told = f"{word} than each of {control['controls']} controls, least so than {nearest}"
     return f"{told}; p after Holm {control['p_holm']:.3g}"
 

@@ -17,7 +17,7 @@ from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.dashboards.app.pages.run import RUN
-from ablate.dashboards.data.captions import CLAIMS, ICONS, lead_by_axes, name_best
+from ablate.dashboards.data.captions import CLAIMS, ICONS, find_doubtful, lead_by_axes, name_best
 from ablate.dashboards.data.formatting import split_caption
 from ablate.dashboards.data.grid_context import Appearance, GridContext
 from ablate.dashboards.report.parts import _RANK
@@ -58,6 +58,9 @@ def test_the_answer_is_a_claim_that_passes_every_check_before_a_larger_one_in_do
     sure = name_best(ABOUT, MSE, verdicts("a", **given), "softmax")
     assert sure.startswith("SSA")
     assert "ALiBi" not in sure
+    passed = verdicts("b", **{**given, "b": ("equivalent", 0.0)})  # the claim that passes is another one
+    assert (find_doubtful(passed, MSE) or {})["cell"] == "a"
+    assert "No claim" not in name_best(ABOUT, MSE, passed, "softmax")
     doubted = name_best(ABOUT, MSE, verdicts(**given), "softmax")
     assert doubted.startswith("Cog")
     assert "control: not shown to be better than ALiBi" in doubted
