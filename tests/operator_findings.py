@@ -5,32 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate import (
-    AdamW,
-    Cosine,
-    Grammar,
-    Grid,
-    LogCount,
-    Number,
-    Operator,
-    RunRequest,
-    Training,
-    Trial,
-    gpt2,
-    over,
-    softmax,
-)
+from ablate import Grid, LogCount, Number, Operator, RunRequest, Trial, over
 from ablate.runners.cli.campaign_plan import plan_campaign, plan_data, plan_lines
+from ablate.runners.provenance.specfile import load_spec_file
 
-TRIAL = Trial(
-    task=Grammar(
-        nouns=16, verbs=8, names=16, prepositions=4, topics=2, context=32, batch=32,
-        validation_windows=128, agreement_pairs=16,
-    ),
-    model=gpt2(layers=2, heads=2, width=32, max_positions=32),
-    operator=softmax(),
-    training=Training(steps=300, optimiser=AdamW(lr=5e-3), schedule=Cosine(warmup=30), clip=1.0),
-)  # fmt: skip
+TRIAL: Trial = load_spec_file(Path(__file__).parents[1] / "specs" / "quickstart.py")["quickstart"].base  # type: ignore[assignment]
 
 
 def margin(start: float, per: str = "head") -> Operator:
