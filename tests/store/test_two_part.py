@@ -67,28 +67,19 @@ def test_the_grid_says_what_learned_means(tmp_path: Path) -> None:
     assert_counts(found)
 
 
-def test_a_run_that_does_not_beat_the_constant_predictor_did_not_learn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("worse", "zero", "source"), [(60, 0.3, "predictor"), (200, None, "groups")])
+def test_where_the_grid_does_not_say_a_predictor_divides_the_runs_and_then_two_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worse: int, zero: float | None, source: str
 ) -> None:
     late = {line["trial"] for line in small(tmp_path / "names").lines if is_late(line)}
-    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + 60 * (trial in late))
+    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + worse * (trial in late))
     campaign = small(tmp_path / "campaign")
-    record(campaign, "zero.mse", dict.fromkeys((line["trial"] for line in campaign.lines), 0.3))
-    found = parts(campaign)
-    assert found is not None
-    assert found.source == "predictor"
-    assert_counts(found)
-
-
-def test_two_groups_are_divided_where_nothing_else_says_who_learned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late = {line["trial"] for line in small(tmp_path / "names").lines if is_late(line)}
-    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + 200 * (trial in late))
-    found = parts(small(tmp_path / "campaign"))
-    assert found is not None
-    assert found.source == "groups"
-    assert_counts(found)
+    if zero is not None:
+        record(campaign, "zero.mse", dict.fromkeys((line["trial"] for line in campaign.lines), zero))
+    divided = parts(campaign)
+    assert divided is not None
+    assert divided.source == source
+    assert_counts(divided)
 
 
 def test_a_table_whose_runs_all_learned_has_no_parts(tmp_path: Path) -> None:
