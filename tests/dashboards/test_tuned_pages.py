@@ -10,6 +10,7 @@ from tuned_campaign import tuned
 from ablate.dashboards import write_report
 from ablate.dashboards.app.page import AS_ABOVE
 from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.store import Store
 from ablate.store.analysis.verdicts import compared_runs, measure_of
@@ -37,6 +38,13 @@ def test_seed_by_seed_shows_the_runs_that_the_verdict_compares(root: Path, cell:
         values = compared_runs(store, "quickstart", measure_of(store, "quickstart", None)).values
     for column, label in (("value", "SSA · 0.4"), ("baseline_value", "softmax · 0.2")):
         assert shown.frame("paired")[column].to_list() == values.filter(label=label).sort("seed")["value"].to_list()
+
+
+def test_factors_compares_settings_and_says_once_why_there_is_no_test(root: Path) -> None:
+    shown = seen(root, FACTORS, "", ["effects", "importance", "matrix", "pair"])
+    assert {*shown.frame("effects")["factor"]} == {"all variants", "operator"}
+    (message,) = {shown.slots[name].message for name in ("importance", "matrix", "pair")}
+    assert message
 
 
 def test_the_report_has_a_row_for_each_setting(root: Path) -> None:

@@ -196,6 +196,8 @@ def show_effects(view: PageView) -> SlotContent:
 
 def _importance(view: PageView) -> SlotContent:
     factorial, measure = analyse(view), measures.judged_by(view)
+    if factorial.terms.is_empty():
+        return _without_tests(factorial)
     mains = factorial.means.filter(pl.col("term").is_in(interactions.mains(factorial)))
     runs = dict(mains.group_by("term").agg(pl.col("n").sum()).iter_rows())
     terms = factorial.terms.sort("order", pl.col("omega_squared"), descending=[False, True], nulls_last=True)
@@ -224,11 +226,16 @@ def _importance(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=rows, columns=columns(shown, own))
 
 
+def _without_tests(factorial: Factorial) -> SlotContent:
+    return SlotContent(message=f"No axis has an F test.{join_sentences(factorial.notes)}")
+
+
 def _matrix(view: PageView) -> SlotContent:
     factorial, measure = analyse(view), measures.judged_by(view)
+    if factorial.terms.is_empty():
+        return _without_tests(factorial)
     if len(interactions.mains(factorial)) < 2:
-        why = "" if factorial.terms.height else join_sentences(factorial.notes)
-        return SlotContent(message=f"Fewer than two axes have an F test, so none are shown to act together.{why}")
+        return SlotContent(message="Fewer than two axes vary, so none can act together.")
     pairs = interactions.pairs(factorial, measure.alpha)
     if not pairs:
         return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(factorial.notes)}")
@@ -248,6 +255,8 @@ def _pair(view: PageView) -> SlotContent:
     chosen = next((each for each in known.values() if each.passes), None)
     if view.address.pair is not None:
         chosen = known[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, known)]
+    if chosen is None and factorial.terms.is_empty():
+        return _without_tests(factorial)
     if chosen is None:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known.values()]
         return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
