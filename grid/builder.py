@@ -5,16 +5,17 @@ changes of one spec are made at once, so its validators see the final combinatio
 on few axes and is built once per combination of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, final
+from typing import Any, Final, final, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
 from ablate.grid.axis import Axis
 from ablate.grid.errors import SpecError
-from ablate.grid.path import require_spec, steps
+from ablate.grid.frozen import FrozenDict
+from ablate.grid.path import field_of, require_spec, steps
 from ablate.grid.spec import Spec, rebuilt
 from ablate.grid.validation import spec_error
 
@@ -79,17 +80,15 @@ class Builder:
         if len(values) > 1:
             raise SpecError(f"a field is set by one axis at a time; {node.path!r} by {len(values)}, narrow their when=")
         if values:
-            require_spec(owner, node.name, node.path)
+            field_of(owner, node.name, node.path)
         if all(picks[slot] == NOT_APPLICABLE for slot in node.below):
             return values[0] if values else ABSENT
-        value = values[0] if values else require_spec(owner, node.name, node.path).as_given(node.name)
-        if not isinstance(value, Spec):  # plain data for a spec: the owner knows which
-            annotation: Any = type(require_spec(owner, node.name, node.path)).model_fields[node.name].annotation
-            try:
-                value = TypeAdapter(annotation).validate_python(value)
-            except ValidationError as error:
-                raise spec_error(error, "", under=node.path) from error
+        value = values[0] if values else _as_given(owner, node)
+        if not isinstance(value, Spec):
+            value = _from_plain(value, owner, node)
         fields = self._inside(node, value, picks, make)
+        if isinstance(value, FrozenDict):
+            return FrozenDict({**value, **fields})
         return make(require_spec(value, next(iter(node.inner)), node.path), fields, node.path)
 
     def _inside(self, node: Node, spec: object, picks: Sequence[int], make: Make) -> dict[str, object]:
@@ -99,6 +98,24 @@ class Builder:
             if value is not ABSENT:
                 arguments[name] = value
         return arguments
+
+
+def _as_given(owner: object, node: Node) -> object:
+    if isinstance(owner, FrozenDict):
+        return field_of(owner, node.name, node.path)
+    return require_spec(owner, node.name, node.path).as_given(node.name)
+
+
+def _from_plain(value: object, owner: object, node: Node) -> object:
+    """Make plain data the mapping or the spec that the owner has there."""
+    if isinstance(owner, FrozenDict):
+        return FrozenDict(value) if isinstance(value, Mapping) else value
+    annotation: Any = type(require_spec(owner, node.name, node.path)).model_fields[node.name].annotation
+    try:
+        made = TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        raise spec_error(error, "", under=node.path) from error
+    return FrozenDict(made) if get_origin(annotation) in (dict, Mapping) else made
 
 
 def validate_changes(spec: Spec, changes: dict[str, object], path: str) -> Spec:

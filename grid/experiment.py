@@ -1,7 +1,7 @@
 """Experiments: specs that train themselves, the unit of work of a grid."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
@@ -39,6 +39,9 @@ class Experiment(Choice):
     It may add `row_infos()` and `controls(measure, baseline)`, as `Trial` has them.
     """
 
+    own_processes: ClassVar[bool] = False
+    """True if `train` starts a process per GPU itself; else it is called in one for each of `execution.gpus`."""
+
     seed: NonNegativeInt = 0
     """Fixes all random numbers of a run; seeds are replicates, paired across cells."""
     execution: Annotated[ExperimentExecution, OutsideKey()] = ExperimentExecution()
@@ -55,6 +58,10 @@ class Experiment(Choice):
     def flops(self) -> float | None:
         """Count the FLOPs of a whole training, by which a plan estimates its time; None: by `steps`, if it has any."""
         return None
+
+    def other_code(self) -> dict[str, str]:
+        """Hash code beside the class and the modules that it imports, by name. Raises SpecError if it is not there."""
+        return {}
 
     @classmethod
     def _choose(cls, value: object) -> "Choice":

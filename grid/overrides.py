@@ -15,11 +15,12 @@ from typing import Any
 from ablate.grid.axis import Axis
 from ablate.grid.builder import Builder
 from ablate.grid.errors import SpecError
+from ablate.grid.frozen import FrozenDict
 from ablate.grid.grid import Grid
 from ablate.grid.key import canonical_json
 from ablate.grid.names import label_of
 from ablate.grid.part import Part
-from ablate.grid.path import steps
+from ablate.grid.path import field_of, steps
 from ablate.grid.spec import Spec, field_names, not_a_field
 from ablate.grid.suggestions import suggest_name
 
@@ -148,6 +149,9 @@ def _require_field(base: Spec, path: str) -> None:
         raise SpecError("override 'seed': the seeds of a grid are replicates of each cell; write seeds=0 or seeds=0..9")
     owner: object = base
     for name in steps(path):
+        if isinstance(owner, FrozenDict):
+            owner = field_of(owner, name, path)
+            continue
         if not isinstance(owner, Spec):
             raise SpecError(f"override {path!r}: {owner!r} has no fields, so it has no {name!r}; shorten the path")
         if name not in field_names(type(owner)):

@@ -1,9 +1,11 @@
-"""Dotted paths: "operator.gate.strength.per" names a field of a spec inside a spec."""
+"""Dotted paths: "operator.gate.strength.per" names a field of a spec inside a spec, or an entry of its mapping."""
 
 from collections.abc import Callable
 
 from ablate.grid.errors import SpecError
+from ablate.grid.frozen import FrozenDict
 from ablate.grid.spec import Spec, field_names, not_a_field
+from ablate.grid.suggestions import suggest_name
 
 Predicate = Callable[..., bool]
 """A condition on a trial; its argument is the trial's own class."""
@@ -31,11 +33,21 @@ def require_spec(owner: object, name: str, path: str) -> Spec:
     return owner
 
 
+def field_of(owner: object, name: str, path: str) -> object:
+    """Return a field of a spec, or an entry of a mapping in one; raise `SpecError` with those that exist."""
+    if not isinstance(owner, FrozenDict):
+        return getattr(require_spec(owner, name, path), name)
+    if name not in owner:
+        known = ", ".join(sorted(owner)) or "none"
+        raise SpecError(f"path {path!r}: {name!r} is no entry here; there are {known}{suggest_name(name, [*owner])}")
+    return owner[name]
+
+
 def value_at(spec: Spec, path: str) -> object:
     """Return the value at `path` in `spec`; raise `SpecError` with the existing fields and the nearest name."""
     value: object = spec
     for name in steps(path):
-        value = getattr(require_spec(value, name, path), name)
+        value = field_of(value, name, path)
     return value
 
 
@@ -46,9 +58,12 @@ def has(path: str) -> Predicate:
     def holds(trial: Spec) -> bool:
         value: object = trial
         for name in wanted:
-            if not isinstance(value, Spec) or name not in field_names(type(value)):
+            known = (
+                value if isinstance(value, FrozenDict) else field_names(type(value)) if isinstance(value, Spec) else ()
+            )
+            if name not in known:
                 return False
-            value = getattr(value, name)
+            value = field_of(value, name, path)
         return value is not None
 
     holds.__name__ = f"has({path!r})"

@@ -35,6 +35,8 @@ from .probes.qk_logits import QKLogits as QKLogits
 from .probes.sink_share import SinkShare as SinkShare
 from .probes.token_classes import TokenClasses as TokenClasses
 from .probes.weight_sums import WeightSums as WeightSums
+from .programs.command import Command as Command
+from .programs.script_run import current_run as current_run
 from .tasks.distillation.distillation import Distillation as Distillation
 from .tasks.distillation.finished_trial import FinishedTrial as FinishedTrial
 from .tasks.distillation.hugging_face_model import HuggingFaceModel as HuggingFaceModel

@@ -236,6 +236,9 @@ class Attempt(TrainingContext):
         self._works()
         return self._watch.stop_requested()
 
+    def stop_pending(self) -> bool:
+        return self._watch.stop_requested()
+
     def _works(self, next_s: float = 0.0) -> None:
         self._heartbeat.works()
         self._watch.works(next_s)

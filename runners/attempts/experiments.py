@@ -12,6 +12,7 @@ from ablate.grid import Experiment
 from ablate.grid.errors import SpecError
 from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
+from ablate.runners.programs.script_run import at_work
 from ablate.runners.training.process_state import reset_random, use_threads
 from ablate.runners.training.training_context import Failed, NullContext, TrainingContext, TrainingResult
 
@@ -52,7 +53,7 @@ def train_experiment(
 
     Raises what training raises; `Failed` if it has no result, also if it recorded no `measure`.
     """
-    if experiment.execution.gpus == 1 or reference_of(type(experiment)) is None:
+    if experiment.execution.gpus == 1 or experiment.own_processes or reference_of(type(experiment)) is None:
         return _train(experiment, TrialRun(experiment, context, directory, measure))
     from ablate.runners.training.rank_launcher import ranks
 
@@ -69,6 +70,7 @@ def train_rank(experiment: Experiment, world: "World", more: Mapping[str, str]) 
 def _train(experiment: Experiment, run: TrialRun) -> TrainingResult:
     threads = use_threads(experiment.execution.threads) if "torch" in sys.modules else nullcontext()
     with threads:
+        token = at_work.set(run)
         try:
             experiment.train(run)
         except TrainingStopped:
@@ -77,4 +79,6 @@ def _train(experiment: Experiment, run: TrialRun) -> TrainingResult:
             return run.result(Failed(error))
         except Exception as error:  # noqa: BLE001  # a stop may have caused it
             return run.result(error)
+        finally:
+            at_work.reset(token)
         return run.result(None)

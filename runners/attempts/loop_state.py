@@ -183,3 +183,13 @@ def _put_into(value: Any, saved: Any) -> None:
 
         with torch.no_grad():
             value.copy_(saved)
+
+
+def copy_to_cpu(value: Any) -> Any:
+    """Copy tensors to the CPU, since what follows a loop may change them."""
+    if isinstance(value, Mapping):
+        return {name: copy_to_cpu(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(copy_to_cpu(each) for each in value)
+    torch = sys.modules.get("torch")
+    return value.detach().to("cpu", copy=True) if torch is not None and isinstance(value, torch.Tensor) else value

@@ -1,7 +1,6 @@
 """The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
 
 import json
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
@@ -58,13 +57,13 @@ class TrialRun(Run):
         self._loops: dict[str, dict[str, Any]] = {}
         """The parts of a checkpoint of the loops that have ended, by name."""
         self._loop: StepLoop[Any] | None = None
-        self._before = self._step = 0
-        """Steps of the loops that have ended; the step at work, counted over all loops."""
+        self._before = self._step = self._reached = 0
+        """Steps of the loops that have ended; the step at work, counted over all loops; that of a program."""
         self._costs: dict[str, float] = {}
         self._finished: int | None = None
         self._stop_seen = False
         self._over: BaseException | None = None
-        self._train_s = 0.0
+        self._train_s, self._began = 0.0, time.monotonic()
         self._result: TrainingResult | None = None
         self._restored: Mapping[str, Any] = {}
 
@@ -141,6 +140,19 @@ class TrialRun(Run):
         self._stop_seen = self._stop_seen or self._context.stop_requested()
         return self._stop_seen
 
+    @property
+    def stop_requested_quietly(self) -> bool:
+        """As `stop_requested`, without a sign that training works, by which `execution.stall` goes."""
+        self._require_open()
+        self._stop_seen = self._stop_seen or self._context.stop_pending()
+        return self._stop_seen
+
+    def note_step(self, step: int, steps: int) -> None:
+        """Report the step of a program, and how many there are."""
+        with self.door():
+            self._reached = step
+            self._context.progress(step, steps, self._values.loss)
+
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Return step and state of the latest `save`, or None; random numbers go on from there."""
         self._require_open()
@@ -173,7 +185,7 @@ class TrialRun(Run):
 
     def artefact(self, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
         with self.door():
-            self._context.artefact(self._step, name, arrays)
+            self._context.artefact(self._step_at_work(), name, arrays)
 
     def cost(self, **costs: SupportsFloat) -> None:
         with self.door():
@@ -188,7 +200,7 @@ class TrialRun(Run):
     # Recorded values:
 
     def _step_at_work(self) -> int:
-        return self._step
+        return max(self._step, self._reached)
 
     def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
         with self.door():
@@ -246,7 +258,7 @@ class TrialRun(Run):
 
     def leave(self) -> None:
         assert self._loop is not None
-        self._loops[self._loop.name] = _copy(self._contents(self._loop))
+        self._loops[self._loop.name] = loop_state.copy_to_cpu(self._contents(self._loop))
         self._before += len(self._loop)
         self._step, self._loop = self._before, None
         if self._world is not None and self._world.any(self._context.stop_requested()):
@@ -357,7 +369,7 @@ class TrialRun(Run):
             stopped,
             None if parameters is None else int(parameters),
             None,
-            train_s=self._train_s,
+            train_s=self._train_s or time.monotonic() - self._began,
             evaluate_s=0.0,
             cost=self._costs,
         )
@@ -379,13 +391,3 @@ class TrialRun(Run):
                 f"train recorded no {self._measure!r}, by which the grid compares; it recorded {some(recorded, 12)}"
                 f"{suggest_name(self._measure, recorded)}: record it, or change the measure"
             )
-
-
-def _copy(value: Any) -> Any:
-    """Copy tensors to the CPU, since what follows a loop may change them."""
-    if isinstance(value, Mapping):
-        return {name: _copy(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_copy(each) for each in value)
-    torch = sys.modules.get("torch")
-    return value.detach().to("cpu", copy=True) if torch is not None and isinstance(value, torch.Tensor) else value

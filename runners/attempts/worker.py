@@ -214,8 +214,14 @@ class Worker:
             "heartbeat_s": self._job.heartbeat_s,
             "checkpoint_s": _checkpoint_s(spec),
             "place": None if self._job.place is None else dict(self._job.place),
-            "sources": None if isinstance(trial, Exception) else self._codes.sources(trial),
+            "sources": self._sources(trial),
         }
+
+    def _sources(self, trial: Spec | Exception) -> dict[str, str] | None:
+        if not isinstance(trial, Exception):
+            with contextlib.suppress(SpecError):  # a file is gone, as training says
+                return self._codes.sources(trial)
+        return None
 
     def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
         listener, run = self._listener, None

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TypeGuard, final
 
-from ablate.grid import Grid, Spec
+from ablate.grid import Experiment, Grid, Spec
 from ablate.grid.key import canonical_json
 from ablate.grid.spec import field_names
 from ablate.runners.provenance.loading import named_files, read_by
@@ -101,7 +101,8 @@ class Codes:
             attends = any(cls.__module__.startswith("ablate.variants.") for cls in classes)
             paths = {f"{PATH}{path.name}": str(path.version) for path in PATHS if attends}
             self._found[used] = {**self._of_classes(classes), **links, **paths, **self._loading}
-        return self._found[used]
+        other = trial.other_code() if isinstance(trial, Experiment) else {}
+        return {**self._found[used], **other}
 
     def _of_classes(self, classes: frozenset[type[Spec]]) -> dict[str, str]:
         sources: dict[str, str] = {}

@@ -28,6 +28,11 @@ _home: Path | None = None
 """Directory of the spec file that is being loaded."""
 
 
+def spec_directory() -> Path:
+    """Return the directory of the spec file that is being loaded, or else the working directory."""
+    return Path.cwd() if _home is None else _home
+
+
 @contextmanager
 def record_reads(file: Path) -> Iterator[None]:
     """Record the reads of user code in the body, which loads the spec file `file`."""

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, cast
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.provenance.origin import is_installed
-from ablate.runners.training.training_context import Diverged, Failed, Killed
+from ablate.runners.training.training_context import Diverged, Failed, Killed, ProgramFailed
 from ablate.store.files.error_texts import message_of, traceback_of
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed", "stalled"]
@@ -45,6 +45,9 @@ def failure_of(error: BaseException) -> Failure:
 
 def _told_failure(told: Failed) -> Failure:
     """Describe a failure that training code tells."""
+    if isinstance(told, ProgramFailed):
+        fingerprint = _fingerprint("program", *told.tail[-1:], exact=told.how)
+        return Failure(cast(Reason, told.reason), str(told), "\n".join(told.tail) or None, fingerprint)
     if isinstance(told.error, BaseException):
         failure = failure_of(told.error)
     else:
@@ -130,6 +133,6 @@ def _place(error: BaseException) -> str:
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
 
 
-def _fingerprint(*parts: str) -> str:
-    blotted = [re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?", "#", part) for part in parts]
+def _fingerprint(*parts: str, exact: str = "") -> str:
+    blotted = [exact] * bool(exact) + [re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?", "#", part) for part in parts]
     return blake2b("\n".join(blotted).encode(), digest_size=8).hexdigest()

@@ -47,6 +47,10 @@ class TrainingContext:
         """Return True to checkpoint and return at this step boundary; called every step and every evaluated batch."""
         return False
 
+    def stop_pending(self) -> bool:
+        """Return `stop_requested()`, without a sign that training works."""
+        return self.stop_requested()
+
     def checkpoint_due(self) -> bool:
         """Return True if the checkpoint interval has passed."""
         return False
@@ -110,6 +114,14 @@ class Failed(Exception):
     def __init__(self, error: BaseException | str, reason: str | None = None) -> None:
         super().__init__(str(error))
         self.error, self.reason = error, reason
+
+
+class ProgramFailed(Failed):
+    """The program of a trial ended with a fault: `how` names it, and `tail` is the end of its output."""
+
+    def __init__(self, name: str, how: str, reason: str, tail: Sequence[str]) -> None:
+        super().__init__(f"{name} {how}" + (f": {tail[-1]}" if tail else ""), reason)
+        self.how, self.tail = how, tail
 
 
 class UnfitCheckpoint(Exception):
