@@ -98,7 +98,7 @@ def write_frame(
     if as_json:
         write_json(command, frame.rows(named=True), warnings)
     elif as_csv:
-        from ablate.store.export.formats import csv_text
+        from ablate.store.export.csv_file import csv_text
 
         results().write(csv_text(frame))
     else:

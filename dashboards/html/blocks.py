@@ -13,7 +13,7 @@ from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.figures.canvas import least_width
 from ablate.dashboards.html.markup import copy_button, details, plain_table, script_json, tag, text
 from ablate.dashboards.theme.styles import REST, Style
-from ablate.store.export.formats import csv_text
+from ablate.store.export.csv_file import csv_text
 
 MOST_DATA_ROWS: Final = 200
 

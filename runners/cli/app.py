@@ -29,6 +29,7 @@ from ablate.runners.cli.edit import note, rename, rm, tag
 from ablate.runners.cli.effects import effects
 from ablate.runners.cli.evaluate import evaluate
 from ablate.runners.cli.export import export, sql
+from ablate.runners.cli.imports import import_
 from ablate.runners.cli.monitor import cancel, logs, status
 from ablate.runners.cli.options import AnyGrid, Campaign
 from ablate.runners.cli.papers import papers
@@ -155,6 +156,7 @@ _COMMANDS: dict[str, dict[Callable[..., object] | str, str]] = {
     "Query, export and maintain": {
         sql: 'sql "select label, mean, n from v_cell_stats order by mean" --csv',
         export: "export cells --to table.tex",
+        import_: 'import runs --grid main --label "{optimiser}"',
         tag: "tag operator=SSA +good -bad",
         note: 'note operator=SSA "loss spikes"',
         rename: "rename main screening",

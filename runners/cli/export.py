@@ -273,7 +273,7 @@ _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/w
 
 
 def _export_runs(tracker: str, folder: Path, campaign: Path | None, grid: str | None) -> None:
-    from ablate.runners.tasks.optional_packages import require_package
+    from ablate.grid.optional_packages import require_package
     from ablate.store.export.tensorboard import write_tensorboard
     from ablate.store.export.wandb_offline import write_wandb
 

@@ -19,8 +19,8 @@ import torch
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.grid.optional_packages import require_package
 from ablate.runners.evaluations.likelihood import encoding, generate, groups_by_length, pair
-from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.task import Predict, once
 from ablate.runners.tasks.text.encoder import Encoder
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from ablate.grid import spec_error
 from ablate.grid.errors import SpecError
+from ablate.grid.optional_packages import require_package
 from ablate.runners.probes.probe import Probe, Probed, ProbeInput, Probing, probe_model, require_long_enough, run_probes
 from ablate.runners.tasks.distillation.hugging_face_model import HuggingFaceModel
-from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.task import Task
 from ablate.variants import Heads, causal, gpt2, softmax
 from ablate.variants.attend import definition

@@ -1,1 +1,1 @@
-"""Tables for elsewhere: CSV, Parquet, LaTeX and Markdown."""
+"""Files of other programs: tables as CSV, Parquet, LaTeX and Markdown; runs of trackers, written and read."""

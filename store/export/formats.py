@@ -12,12 +12,10 @@ import polars as pl
 from ablate.grid.errors import SpecError
 from ablate.grid.suggestions import suggest_name
 from ablate.store.export import latex, markdown
+from ablate.store.export.csv_file import csv_text
 from ablate.store.export.plain import plain
 
 FORMATS: Final = ("csv", "parquet", "tex", "md")
-_FORMULA: Final = r"^\s*[=+@-]"
-_NUMBER: Final = r"(?i)^-$|^[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|infinity|nan)$"
-"""Texts that a spreadsheet reads as numbers, and a dash."""
 _EXPONENT: Final = re.compile(r"(?<=\d)e([-+]\d+)")
 _DIGITS: Final = 4  # significant digits of a number in LaTeX
 _TEXT_ROWS: Final = 10_000  # more rows than that no page holds
@@ -60,25 +58,6 @@ def escape_number(text: str, kind: str) -> str:
     escape, power = (latex.escape, r" $\times 10^{{{}}}$") if kind == "tex" else (markdown.escape, r" × 10\^{}")
     parts = enumerate(_EXPONENT.split(text))
     return "".join(power.format(int(part)) if at % 2 else escape(part.replace("-", "−")) for at, part in parts)
-
-
-def csv_text(frame: pl.DataFrame) -> str:
-    """`frame` as CSV. An apostrophe stands before texts that a spreadsheet would run as a formula."""
-    texts = flat(frame).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-    formula = pl.col(pl.String).str.contains(_FORMULA) & ~pl.col(pl.String).str.contains(_NUMBER)
-    cells = texts.with_columns(pl.when(formula).then("'" + pl.col(pl.String)).otherwise(pl.col(pl.String)).name.keep())
-    headings = {name: f"'{name}" for name in frame.columns if re.match(_FORMULA, name)}
-    return cells.rename(headings).write_csv()
-
-
-def flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Nested columns as JSON text and bytes as hexadecimal digits, which CSV can hold."""
-    texts = [
-        pl.Series(name, [None if value is None else _text(value) for value in frame[name].to_list()], dtype=pl.String)
-        for name, kind in frame.schema.items()
-        if kind.is_nested()
-    ]
-    return frame.with_columns(*texts, pl.col(pl.Binary).bin.encode("hex"))
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a grid as trackers want them: a run per trial that has begun, and its scalars by step."""
+"""The runs of a grid as trackers want them, a run per trial that has begun with its scalars by step; and runs read."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -49,6 +49,27 @@ class Scalar(NamedTuple):
     name: str  # a measurement at a point is called `mse/sigma_f=5,sigma_x=1`
     value: float
     at: float  # Unix time
+
+
+class FoundRun(NamedTuple):
+    """A run that files of a tracker hold."""
+
+    name: str
+    files: tuple[Path, ...]
+    label: str | None
+    """The name of its replicates, if the files say it."""
+    config: dict[str, Any]
+    scalars: list[Scalar]
+    failure: str | None = None
+    """Why it failed, if the files say that it did."""
+    damage: str | None = None
+    """Where the files cannot be read; the scalars are those before."""
+
+
+def in_order(values: Mapping[tuple[str, int], tuple[float, float]]) -> list[Scalar]:
+    """Return the scalars of a run by step, from value and time by name and step."""
+    ordered = sorted(values.items(), key=lambda each: (each[0][1], each[0][0]))
+    return [Scalar(step, name, value, at) for (name, step), (value, at) in ordered]
 
 
 def read_runs(store: Store, grid: str) -> list[TrackerRun]:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -35,8 +35,19 @@ FLUSH_S: Final = 30.0
 MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 
 
-def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | None, code: str | None) -> "CampaignRun":
-    """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
+def start_run(
+    layout: Layout,
+    line: Mapping[str, Any],
+    steps: SupportsIndex | None,
+    code: str | None,
+    *,
+    source: str | None = None,
+    clock: Callable[[], float] | None = None,
+) -> "CampaignRun":
+    """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`.
+
+    If the run is read from a file, `source` names that, and `clock` gives the seconds of the value at hand.
+    """
     steps = None if steps is None else require_whole(steps, "steps of a run", least=1)
     code = None if code is None else require_text(code, "the code of a run, which names its version,", MOST_LABEL)
     _require_free(layout, line)  # so that what is refused leaves nothing behind
@@ -45,10 +56,10 @@ def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | No
         start = start_record(line["trial"], next_attempt(layout, line["trial"]))
         _require_free(layout, line)
         unused = dict.fromkeys({"torch", "triton"} - sys.modules.keys())
-        versions = {**start["versions"], **unused, "script": _script()}
+        versions = {**start["versions"], **unused, "script": source or _script()}
         start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
         if begin(layout, start):
-            return CampaignRun(layout, start, line, steps)
+            return CampaignRun(layout, start, line, steps, clock)
 
 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
@@ -77,7 +88,14 @@ class CampaignRun(Run):
     go to disk every half minute and at the end. A process that is killed leaves what had gone to disk.
     """
 
-    def __init__(self, layout: Layout, start: Mapping[str, Any], line: Mapping[str, Any], steps: int | None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        start: Mapping[str, Any],
+        line: Mapping[str, Any],
+        steps: int | None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self._layout = layout
         self._start = start
         self._line = line
@@ -87,6 +105,7 @@ class CampaignRun(Run):
         self._files: list[str] = []
         self._cost: dict[str, float] = {}
         self._began = self._flushed = time.monotonic()
+        self._seconds = clock or (lambda: time.monotonic() - self._began)
         self._pid = os.getpid()
         self._step = 0
         self._status: str | None = None
@@ -120,7 +139,7 @@ class CampaignRun(Run):
 
     def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None:
         self._require_open()
-        wall_s = time.monotonic() - self._began
+        wall_s = self._seconds()
         number, values = self._checked.metrics(step, metrics)
         self._buffer.extend("metric", [(*self._who, number, name, value, wall_s) for name, value in values.items()])
         self._note_step(number, values.get("loss"))
@@ -194,7 +213,7 @@ class CampaignRun(Run):
         layout, place = self._layout, (self.trial, self.attempt)
         if not layout.start(*place).exists():
             raise EnvironmentProblem(f"{layout.start(*place)} is gone: the campaign was moved or removed meanwhile")
-        record = end_record(*place, self._step, max(0.0, time.time() - self._start["started"]))
+        record = end_record(*place, self._step, self._seconds())
         said = outcome.get("traceback") or outcome.get("message")
         if said:
             with suppress(EnvironmentProblem):  # the record has it, too

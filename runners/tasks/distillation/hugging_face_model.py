@@ -17,6 +17,7 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.optional_packages import require_package
 from ablate.grid.spec import OutsideKey
 from ablate.runners.tasks.distillation.teacher import (
     Teacher,
@@ -25,7 +26,6 @@ from ablate.runners.tasks.distillation.teacher import (
     require_tokenizer,
     require_tokens,
 )
-from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.task import Task
 from ablate.runners.tasks.text.corpus import content_hash
 from ablate.runners.tasks.user_files import absolute_path, cache_by_file, require_hash

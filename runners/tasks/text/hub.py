@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
+from ablate.grid.optional_packages import require_package
 from ablate.grid.spec import Spec
-from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.text.corpus import Origin, content_hash
 from ablate.runners.tasks.text.local_files import as_document, local_files
 from ablate.store.files.atomic import environment_problem, temporary_name

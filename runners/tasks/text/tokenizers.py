@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from ablate.grid.errors import SpecError
+from ablate.grid.optional_packages import require_package
 from ablate.grid.spec import Choice, OutsideKey
-from ablate.runners.tasks.optional_packages import require_package
 from ablate.runners.tasks.text.corpus import content_hash, decode
 from ablate.runners.tasks.text.encoder import ByteEncoder, EncodedText, Encoder, sizes_of_spans
 from ablate.runners.tasks.user_files import absolute_path, require_hash, unreadable
