@@ -2,6 +2,7 @@ from .attempts.run_request import RunRequest as RunRequest
 from .backends.slurm.spec import Needs as Needs, Slurm as Slurm
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
 from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
+from .evaluations.evaluation import Evaluation as Evaluation, Judge as Judge
 from .evaluations.large_value import LargeValue as LargeValue
 from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation, Stretch as Stretch
 from .evaluations.lm_eval import LmEval as LmEval
@@ -30,13 +31,14 @@ from .probes.ground_mass import GroundMass as GroundMass
 from .probes.learned_numbers import LearnedNumbers as LearnedNumbers
 from .probes.massive_activation import MassiveActivation as MassiveActivation
 from .probes.predicted_numbers import PredictedNumbers as PredictedNumbers
-from .probes.probe import Probe as Probe, Probing as Probing
+from .probes.probe import Probe as Probe, Probed as Probed, ProbeInput as ProbeInput, Probing as Probing
 from .probes.qk_logits import QKLogits as QKLogits
 from .probes.sink_share import SinkShare as SinkShare
 from .probes.token_classes import TokenClasses as TokenClasses
 from .probes.weight_sums import WeightSums as WeightSums
 from .programs.command import Command as Command
 from .programs.script_run import current_run as current_run
+from .tasks.counter_rng import CPU as CPU, Draws as Draws
 from .tasks.distillation.distillation import Distillation as Distillation
 from .tasks.distillation.finished_trial import FinishedTrial as FinishedTrial
 from .tasks.distillation.hugging_face_model import HuggingFaceModel as HuggingFaceModel
@@ -50,7 +52,20 @@ from .tasks.synthetic.needle import Needle as Needle
 from .tasks.synthetic.quantifiers import LengthGrid as LengthGrid, Quantifiers as Quantifiers
 from .tasks.synthetic.query_task import AskedLengths as AskedLengths
 from .tasks.synthetic.selective_copy import SelectiveCopy as SelectiveCopy
-from .tasks.task import Task as Task
+from .tasks.task import (
+    UNSCORED as UNSCORED,
+    Batch as Batch,
+    Data as Data,
+    Items as Items,
+    Measurements as Measurements,
+    Predict as Predict,
+    Task as Task,
+    TokenData as TokenData,
+    in_chunks as in_chunks,
+    over_items as over_items,
+    over_ratio as over_ratio,
+    token_losses as token_losses,
+)
 from .tasks.text.hub import HubText as HubText
 from .tasks.text.interventions import (
     FixedToken as FixedToken,

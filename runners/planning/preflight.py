@@ -45,17 +45,24 @@ class Preflight:
     def refusals(self) -> Iterator[tuple[str, str, str]]:
         """Open all inputs; yield grid, label of the first cell, and reason of those that fail.
 
-        Errors that are not the fault of the spec are left to the trial, which records them.
+        Tasks and evaluations of a user's own also keep the laws of `task_laws`. Errors that are not the fault of the
+        spec are left to the trial, which records them.
         """
         if not self._cells:
             return
         from ablate.runners.evaluations.evaluation import open_evaluations  # whoever has such a trial has loaded it
+        from ablate.runners.planning.task_laws import require_evaluation_laws, require_task_laws
+        from ablate.runners.planning.tried_task import is_own, own_tasks
 
         with slow_notice("opening what the trials read"):
             for (task, evaluations), (grid, label) in self._cells.items():
                 try:
+                    for own in own_tasks(task):
+                        require_task_laws(own)
                     task.open()
                     open_evaluations(task, evaluations)
+                    for evaluation in filter(is_own, evaluations):
+                        require_evaluation_laws(evaluation, task)
                 except SpecError as error:
                     yield grid, label, str(error).strip()
                 except Exception:  # noqa: BLE001  (a record of the trial's, with its traceback)
