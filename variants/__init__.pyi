@@ -10,6 +10,7 @@ from .model.backbone import (
     pythia as pythia,
     qwen2 as qwen2,
 )
+from .model.cache import KeyCache as KeyCache
 from .model.named_backbones import (
     babyberta_8m as babyberta_8m,
     gpt2_small as gpt2_small,

@@ -159,14 +159,15 @@ def _check(operator: Operator, heads: Heads, head_width: int | None) -> None:
 
 
 def prepare(
-    operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues
+    operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues, start: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Prepare the semantic channels and rotate them; leave gate channels unchanged."""
+    """Prepare the semantic channels and rotate them, from position `start` on; leave gate channels unchanged."""
     (q_own, q_gate), (k_own, k_gate) = split_gate(operator, q), split_gate(operator, k)
     q_own, k_own = operator.preparation.prepare(q_own, k_own, **by_stage(numbers)["preparation"])
     if positions.rotates:
         signals = operator.signals.count if operator.signals.rotary == "per_signal" else 1
-        q_own, k_own = positions.rotate(q_own, signals=signals), positions.rotate(k_own, signals=signals)
+        place = {"signals": signals, **({"start": start} if start else {})}  # a user's scheme may not know `start`
+        q_own, k_own = positions.rotate(q_own, **place), positions.rotate(k_own, **place)
     if q_gate is None or k_gate is None:
         return q_own, k_own
     return torch.cat((q_own, q_gate), -1), torch.cat((k_own, k_gate), -1)

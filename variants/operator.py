@@ -209,6 +209,12 @@ class Operator(Spec):
         """Laws that this operator breaks, each with the reason."""
         return {law: reason for stage in self.stages().values() for law, reason in stage.breaks.items()}
 
+    @property
+    def no_cache(self) -> str | None:
+        """Why kept keys and values of earlier tokens do not suffice to compute the next; None if they do."""
+        reasons = ((f"{name} {stage.label!r}", stage.no_cache) for name, stage in self.stages().items())
+        return next((f"in {where} {reason}" for where, reason in reasons if reason), None)
+
     def check_length(self, length: int) -> None:
         """Raise ValueError if a sequence of `length` is too long for a stage."""
         for stage, choice in self.stages().items():

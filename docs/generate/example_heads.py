@@ -21,7 +21,7 @@ from ablate.runners.probes import ProbeInput
 from ablate.runners.tasks import Batch, LinearFunctions
 from ablate.variants import Heads, Operator, Tokens, Transformer, attend, gpt2
 from ablate.variants.attend import AttentionOutput
-from ablate.variants.model.attention import AttentionTrace
+from ablate.variants.model.head_attention import AttentionTrace
 from ablate.variants.model.transformer import LayerTrace
 from ablate.variants.operator import NumberValues
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
-from ablate.runners.tasks.task import Batch, Predict, once, token_losses
+from ablate.runners.tasks.task import Batch, Predict, once, predict_next, start_cache, token_losses
 from ablate.runners.tasks.text.encoder import Encoder
+from ablate.variants.model.cache import ModelCache
 
 _NUMBERS = 1 << 24
 """Logits per forward pass."""
@@ -39,27 +40,45 @@ def generate(
     predict: Predict, prompts: Sequence[list[int]], room: int, encoder: Encoder, is_over: Callable[[str], bool]
 ) -> list[str]:
     """Generate greedily after each prompt, up to a text that `is_over`, the end of a document, or `room` tokens."""
-    tokens = [list[int]() for _ in prompts]
-    waiting = list(range(len(prompts)))
+    texts = list[str]([""] * len(prompts))
+
+    def goes_on(tokens: list[int]) -> bool:
+        return tokens[-1] != encoder.end and not is_over(encoder.decode(tokens))
+
+    for members in groups_by_length([len(each) + room for each in prompts], encoder.vocabulary):
+        rows = _extend(predict, [list(prompts[at]) for at in members], room, goes_on)
+        for at, tokens in zip(members, rows, strict=True):
+            texts[at] = encoder.decode(tokens)
+    return texts
+
+
+def _extend(
+    predict: Predict, rows: list[list[int]], room: int, goes_on: Callable[[list[int]], bool]
+) -> list[list[int]]:
+    """Return what follows each of `rows` of one length, which grow until each is over."""
+    start, going = len(rows[0]), list(range(len(rows)))
+    cache = start_cache(predict, start)
     for _ in range(room):
-        going: list[int] = []
-        lengths = [len(prompts[at]) + len(tokens[at]) for at in waiting]
-        for members in groups_by_length(lengths, encoder.vocabulary):
-            rows = [waiting[each] for each in members]
-            inputs = torch.tensor([prompts[at] + tokens[at] for at in rows])
-            likeliest = once(predict, partial(_likeliest, predict, inputs))
-            for at, token in zip(rows, likeliest, strict=True):
-                tokens[at].append(token)
-                if token != encoder.end and not is_over(encoder.decode(tokens[at])):
-                    going.append(at)
-        waiting = going
-        if not waiting:
+        compute = partial(_likeliest, predict, [rows[at] for at in going], cache)
+        answer: object = once(predict, compute)
+        if not isinstance(answer, tuple) or answer[0] != len(going):  # an earlier release asked in another order
+            answer = compute()
+        for at, token in zip(going, answer[1], strict=True):
+            rows[at].append(token)
+        left = [place for place, at in enumerate(going) if goes_on(rows[at][start:])]
+        if not left:
             break
-    return [encoder.decode(each) for each in tokens]
+        if cache is not None and cache.length and len(left) < len(going):
+            cache.select(left)
+        going = [going[place] for place in left]
+    return [row[start:] for row in rows]
 
 
-def _likeliest(predict: Predict, inputs: Tensor) -> list[int]:
-    return predict(inputs)[:, -1].argmax(-1).tolist()
+def _likeliest(predict: Predict, rows: list[list[int]], cache: ModelCache | None) -> tuple[int, list[int]]:
+    """Return the number of rows and the likeliest token after each."""
+    inputs = torch.tensor(rows)
+    outputs = predict_next(predict, inputs if cache is None else inputs[:, cache.length :], None, cache)
+    return len(rows), outputs[:, -1].argmax(-1).tolist()
 
 
 @contextmanager

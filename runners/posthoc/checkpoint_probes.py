@@ -21,7 +21,7 @@ from ablate.runners.tasks.distillation.hugging_face_model import HuggingFaceMode
 from ablate.runners.tasks.task import Task
 from ablate.variants import Heads, causal, gpt2, softmax
 from ablate.variants.attend import definition
-from ablate.variants.model.attention import AttentionTrace
+from ablate.variants.model.head_attention import AttentionTrace
 from ablate.variants.model.transformer import LayerTrace
 
 if TYPE_CHECKING:

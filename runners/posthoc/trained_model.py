@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, final
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from ablate.grid import spec_error
 from ablate.grid.errors import NotFoundError, SpecError
@@ -21,6 +20,7 @@ from ablate.runners.execution.repro import ValueAddress, ValueDifference, differ
 from ablate.runners.provenance.code import Codes, changed_since
 from ablate.runners.tasks.task import Items, Measurements
 from ablate.runners.training.knockout import Subject, knock_out
+from ablate.runners.training.model_predict import ModelPredict
 from ablate.runners.training.process_state import contain, use_threads
 from ablate.runners.training.rank_launcher import device_of
 from ablate.runners.trial import Trial, build_model
@@ -59,13 +59,9 @@ class TrainedModel:
     sources: Mapping[str, str]
     """The present code, as in `ablate.runners.provenance.code`."""
 
-    def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        inputs = inputs.to(self.device)
-        visible = None if visible is None else visible.to(self.device)
-        if self.trial.training.precision == "float32":
-            return self.model(inputs, visible)  # type: ignore[no-any-return]
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            return self.model(inputs, visible).float()  # type: ignore[no-any-return]
+    @property
+    def predict(self) -> ModelPredict:
+        return ModelPredict(self.model, self.device, self.trial.training.precision)
 
     @contextmanager
     def evaluation_context(self) -> Iterator[None]:

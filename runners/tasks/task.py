@@ -20,6 +20,7 @@ from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.runners.tasks.counter_rng import CPU
 from ablate.variants import Backbone, Operator, Scalars, Tokens
+from ablate.variants.model.cache import ModelCache, NoCache
 
 T = TypeVar("T")
 
@@ -29,6 +30,21 @@ class Predict(Protocol):
 
     def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
         """Map inputs and visibility as in `Batch` to outputs [B, T, out]."""
+
+
+def start_cache(predict: Predict, tokens: int) -> ModelCache | None:
+    """Begin a cache of sequences whose first `tokens` come at once; None if the model can keep nothing."""
+    start: Callable[[int], ModelCache] | None = getattr(predict, "start_cache", None)
+    try:
+        return None if start is None else start(tokens)
+    except NoCache:
+        return None
+
+
+def predict_next(predict: Predict, inputs: Tensor, visible: Tensor | None, cache: ModelCache | None) -> Tensor:
+    """Call `predict`, on the next tokens if there is a `cache`, which `start_cache` made."""
+    caching: Callable[..., Tensor] = predict
+    return predict(inputs, visible) if cache is None else caching(inputs, visible, cache)
 
 
 def once(predict: Predict, compute: Callable[[], T]) -> T:

@@ -5,7 +5,8 @@ from typing import Any, TypeVar, final
 
 from torch import Tensor
 
-from ablate.runners.tasks.task import Predict
+from ablate.runners.tasks.task import Predict, predict_next, start_cache
+from ablate.variants.model.cache import ModelCache
 
 T = TypeVar("T")
 
@@ -24,10 +25,13 @@ class InterruptiblePredict(Predict):
         self._outputs, self._kept, self._stop_requested, self._keep = outputs, kept, stop_requested, keep
         self._recalled = 0
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
+    def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:
         if self._stop_requested():
             raise EvaluationStopped
-        return self._outputs(inputs, visible)
+        return predict_next(self._outputs, inputs, visible, cache)
+
+    def start_cache(self, tokens: int) -> ModelCache | None:
+        return start_cache(self._outputs, tokens)
 
     def once(self, compute: Callable[[], T]) -> T:
         """Return the result of `compute`, tensors or plain data; an earlier attempt may have computed it."""

@@ -39,11 +39,14 @@ from ablate.runners.tasks.task import (
     Task,
     once,
     over_ratio,
+    predict_next,
+    start_cache,
 )
 from ablate.runners.training.number_means import use_means
 from ablate.runners.training.refit import fit_scales, last_batches
 from ablate.runners.trial import Trial
 from ablate.variants import Transformer
+from ablate.variants.model.cache import ModelCache
 from ablate.variants.model.knockout import changed_stages
 
 T = TypeVar("T")
@@ -68,11 +71,14 @@ class _FinitePredict(Predict):
     def __init__(self, predict: Predict) -> None:
         self._predict = predict
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
-        outputs = self._predict(inputs, visible)
+    def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:
+        outputs = predict_next(self._predict, inputs, visible, cache)
         if not bool(outputs.isfinite().all()):
             raise _NotFinite
         return outputs
+
+    def start_cache(self, tokens: int) -> ModelCache | None:
+        return start_cache(self._predict, tokens)
 
     def once(self, compute: Callable[[], T]) -> T:
         return once(self._predict, compute)

@@ -27,6 +27,7 @@ from ablate.runners.training.failure import breaks_process, failure_of
 from ablate.runners.training.flat_parameters import Flat
 from ablate.runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
 from ablate.runners.training.knockout import Subject, knock_out
+from ablate.runners.training.model_predict import ModelPredict
 from ablate.runners.training.process_group import World
 from ablate.runners.training.process_state import contain, use_threads
 from ablate.runners.training.rank_launcher import ranks, require_precision
@@ -270,7 +271,8 @@ class _TrainingRun:
             if self._surroundings.checkpoint_due():
                 self._save(step)
 
-        predict = InterruptiblePredict(self._predict, self._answers, self._surroundings.stop_requested, keep)
+        outputs = ModelPredict(self._model, self._device, self._training.precision)
+        predict = InterruptiblePredict(outputs, self._answers, self._surroundings.stop_requested, keep)
         yield from self._data.evaluate(predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
@@ -302,9 +304,6 @@ class _TrainingRun:
         with torch.inference_mode():
             self._probe(step, diverged=True)
         self._seconds["probe_s"] += time.perf_counter() - began
-
-    def _predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        return self._outputs(inputs.to(self._device), None if visible is None else visible.to(self._device))
 
     def _losses(self, inputs: Tensor, visible: Tensor | None, targets: Tensor) -> Sequence[Tensor]:
         return self._data.losses(self._outputs(inputs, visible), targets)

@@ -13,7 +13,7 @@ from ablate.runners.tasks.task import Data, Predict, once
 from ablate.runners.training.batch_parts import BatchPart, parts
 from ablate.runners.trial import Trial
 from ablate.variants import Transformer
-from ablate.variants.model.attention import HeadScales
+from ablate.variants.model.head_attention import HeadScales
 
 BATCHES = 4
 MOST = 50

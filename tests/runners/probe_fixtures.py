@@ -12,7 +12,7 @@ from ablate.runners.tasks import LinearFunctions
 from ablate.runners.tasks.task import Batch, Task
 from ablate.variants import Heads, Operator, Tokens, Transformer, gpt2
 from ablate.variants.attend import AttentionOutput
-from ablate.variants.model.attention import AttentionTrace
+from ablate.variants.model.head_attention import AttentionTrace
 from ablate.variants.model.transformer import LayerTrace
 
 Row = tuple[Any, ...]

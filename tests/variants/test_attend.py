@@ -1,4 +1,4 @@
-"""What `attend` asks for instead of filling it in."""
+"""Numbers and widths that `attend` asks for and does not fill in."""
 
 import pytest
 import torch

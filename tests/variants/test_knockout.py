@@ -28,7 +28,7 @@ from ablate.variants import (
 )
 from ablate.variants.laws.examples import examples, named_operators
 from ablate.variants.laws.inputs import fit
-from ablate.variants.model.attention import HeadScales
+from ablate.variants.model.head_attention import HeadScales
 from ablate.variants.model.knockout import changed_stages, components, differing_stages, is_removed, without
 
 NAMED = {operator.name: operator for operator in named_operators()}

@@ -7,6 +7,7 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from ablate.variants.laws import (
+    decoding,
     gradients,
     layers,
     limits,
@@ -28,7 +29,11 @@ LAWS: tuple[Law, ...] = (
     *scores.LAWS,
     *visibility.LAWS,
     visibility.LARGE,
-    *(law for file in (values, limits, gradients, symmetry, layers, starts, models, precision) for law in file.LAWS),
+    *(
+        law
+        for file in (values, limits, gradients, symmetry, layers, decoding, starts, models, precision)
+        for law in file.LAWS
+    ),
 )
 """All laws, the most informative first."""
 

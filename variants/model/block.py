@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from ablate.variants.model.attention import Attention, HostOptions
 from ablate.variants.model.backbone import Backbone
+from ablate.variants.model.cache import Cache
 from ablate.variants.operator import Operator
 from ablate.variants.paths.choose import PathName
 
@@ -82,14 +83,16 @@ class Block(nn.Module):
         if backbone.feedforward != "none":
             self.feedforward_norm, self.feedforward = normalisation(backbone), FeedForward(backbone)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-        """Map [B, T, width] to [B, T, width]; `mask` and `bias` are as in `Attention`."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """Map [B, T, width] to [B, T, width]; `mask`, `bias` and `cache` are as in `Attention`."""
         if self.post:
-            x = self.attention_norm(x + self._drop(self.attention(x, mask, bias)))
+            x = self.attention_norm(x + self._drop(self.attention(x, mask, bias, cache)))
             if self.feedforward is None or self.feedforward_norm is None:
                 return x
             return self.feedforward_norm(x + self._drop(self.feedforward(x)))  # type: ignore[no-any-return]
-        attended = x + self._drop(self.attention(self.attention_norm(x), mask, bias))
+        attended = x + self._drop(self.attention(self.attention_norm(x), mask, bias, cache))
         if self.feedforward is None or self.feedforward_norm is None:
             return attended
         read = x if self.parallel else attended

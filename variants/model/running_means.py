@@ -11,8 +11,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from ablate.variants.model.attention import present_tokens
 from ablate.variants.model.block import Block
+from ablate.variants.model.head_attention import present_tokens
 from ablate.variants.model.transformer import Transformer
 
 Pooled = Callable[[Tensor], Tensor]

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
-from ablate.variants.model.attention import Attention, AttentionTrace, HeadScales
+from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Block, LayerPosition, normalisation
+from ablate.variants.model.cache import ModelCache, NoCache
+from ablate.variants.model.head_attention import AttentionTrace, HeadScales
 from ablate.variants.model.knockout import without
 from ablate.variants.model.parameters import NumberParameters, undecayed_parameters
 from ablate.variants.model.seeding import generator
@@ -105,20 +107,52 @@ class Transformer(nn.Module):
         if isinstance(inputs, Tokens) and backbone.tied:
             self.read_out.weight = self.read_in.weight
 
-    def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None) -> Tensor:
         """Map float [B, T, width] or token ids [B, T] to predictions at every position.
 
-        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. SpecError
-        if the sequence, sink tokens included, is longer than the learned positions.
+        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. With a
+        `cache`, x are the next tokens of its sequences, which have no padding. SpecError if the sequence, sink tokens
+        included, is longer than the learned positions.
         """
-        hidden = self.embed(x)
-        for layer in self.bind_layers(hidden.shape[1], hidden.device, visible):
+        before = 0 if cache is None else cache.layers[0].length
+        hidden = self.embed(x, before) if before else self.embed(x)
+        for layer in self.bind_layers(hidden.shape[1], hidden.device, visible, cache):
             hidden = layer(hidden)
-        if self.sink is not None:
+        if self.sink is not None and not before:
             hidden = hidden[:, self.backbone.sink_tokens :]
         for last in (self.norm, self.predictor):
             hidden = hidden if last is None else last(hidden)
         return self.read_out(hidden)  # type: ignore[no-any-return]
+
+    def start_cache(self, tokens: int) -> ModelCache:
+        """Begin to keep keys and values of sequences whose first `tokens` come at once; SpecError if they do not do."""
+        reasons = ["a query of an encoder sees later keys"] if not self.backbone.causal else []
+        for operator in {attention.computed for attention in self._attentions()}:
+            if operator.no_cache is not None:
+                reasons.append(f"{operator.label!r} needs more than kept keys and values {operator.no_cache}")
+            if tokens + self.backbone.sink_tokens <= operator.visible.ahead:
+                reasons.append(f"{operator.label!r} shows its first {operator.visible.ahead + 1} tokens whole")
+        if reasons:
+            raise NoCache(f"no cache computes this model token by token: {reasons[0]}; compute it without a cache")
+        return ModelCache(len(self.layers), self.backbone.sink_tokens)
+
+    @torch.no_grad()
+    def generate(self, tokens: Tensor, count: int, *, cache: bool = True) -> Tensor:
+        """Append to token ids [B, T] `count` more, each the likeliest after those before it.
+
+        With `cache` each token is computed once; SpecError if an operator needs later tokens. Without, the sequence is
+        computed anew at every token.
+        """
+        training, kept = self.training, self.start_cache(tokens.shape[1]) if cache else None
+        self.eval()
+        try:
+            for _ in range(count):
+                new = tokens if kept is None else tokens[:, kept.length :]
+                likeliest = self(new, None, kept)[:, -1:].argmax(-1)
+                tokens = torch.cat((tokens, likeliest), 1)
+        finally:
+            self.train(training)
+        return tokens
 
     def trace_layers(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
         """Yield a trace of every layer on `x`, bottom first; attention is computed by the definition."""
@@ -200,12 +234,16 @@ class Transformer(nn.Module):
             attention.positions = backbone.positions
 
     def bind_layers(
-        self, length: int, device: torch.device, visible: Tensor | None = None
+        self, length: int, device: torch.device, visible: Tensor | None = None, cache: ModelCache | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
-        """Return every layer, bottom first, as a function of [B, length, width] alone; `visible` as in `forward`."""
+        """Return every layer, bottom first, as a function of [B, length, width] alone; arguments as in `forward`."""
         mask = self.mask(length, device, visible)
-        biases = self._position_biases(length, device)
-        return [partial(block, mask=mask, bias=biases.get(block.attention.heads)) for block in self.blocks()]
+        layers = [None] * len(self.layers) if cache is None else cache.layers
+        biases = self._position_biases(length, device, 0 if cache is None else cache.layers[0].length)
+        return [
+            partial(block, mask=mask, bias=biases.get(block.attention.heads), cache=each)
+            for block, each in zip(self.blocks(), layers, strict=True)
+        ]
 
     def mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
         """Return the boolean mask that broadcasts to [B, H, length, length], or None for the causal one."""
@@ -216,28 +254,28 @@ class Transformer(nn.Module):
         seen = F.pad(seen, (before, 0, before, 0), value=True) if before else seen
         return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
 
-    def embed(self, x: Tensor) -> Tensor:
-        """Compute the input of the first layer, [B, sink tokens + T, width]."""
+    def embed(self, x: Tensor, before: int = 0) -> Tensor:
+        """Compute the input of the first layer, [B, sink tokens + T, width]; without sink tokens after `before`."""
         hidden = self.read_in(x)
-        if self.sink is not None:
+        if self.sink is not None and not before:
             hidden = torch.cat((self.sink.weight.expand(len(hidden), -1, -1), hidden), 1)
-        length, positions = hidden.shape[1], self.backbone.positions
+        length, positions = before + hidden.shape[1], self.backbone.positions
         if self.position is not None:
             if length > positions.table:
                 rule = f"a sequence of {length} is longer than the {positions.table} learned positions"
                 raise SpecError(f"{rule}; raise max_positions")
-            hidden = hidden + self.position.weight[:length]
+            hidden = hidden + self.position.weight[before:length]
         fixed = positions.embedding(length, self.backbone.width, hidden.device)
-        hidden = hidden if fixed is None else hidden + fixed
+        hidden = hidden if fixed is None else hidden + fixed[before:]
         hidden = hidden if self.token_type is None else hidden + self.token_type.weight[0]
         hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
         return F.dropout(hidden, self.backbone.dropout, self.training)
 
-    def _position_biases(self, length: int, device: torch.device) -> dict[int, Tensor]:
+    def _position_biases(self, length: int, device: torch.device, before: int = 0) -> dict[int, Tensor]:
         positions = self.backbone.positions
         if not positions.adds_bias:
             return {}
-        distance, biases = distances(length, length, device), {}
+        distance, biases = distances(length, before + length, device), {}
         for heads in {attention.heads for attention in self._attentions()}:
             table = None if self.position_bias is None else self.position_bias[str(heads)].weight
             bias = positions.bias(distance, heads, cast(Tensor | None, table), causal=self.backbone.causal)

@@ -119,6 +119,10 @@ class Selective(Forgetting):
     def breaks(self) -> Mapping[str, str]:
         return {"heads": "the first head's logits lower those of all heads"}
 
+    @property
+    def no_cache(self) -> str:
+        return "a logit is lowered by those of all queries before it"
+
     def lowering(self, z: Tensor, mask: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
         if queries != keys:

@@ -32,8 +32,8 @@ class Positions(Choice):
         """Return fixed vectors [T, width] to add to the embeddings; None for none."""
         return None
 
-    def rotate(self, x: Tensor, *, signals: int) -> Tensor:  # noqa: ARG002  (the family's signature)
-        """Rotate queries or keys [B, H, T, D] by positions 0..T-1, each of D's `signals` slices alike."""
+    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:  # noqa: ARG002  (the family's signature)
+        """Rotate queries or keys [B, H, T, D] by positions from `start` on, each of D's `signals` slices alike."""
         return x
 
     def check_width(self, width: int) -> None:
@@ -121,16 +121,22 @@ class Turning(Positions):
                 f"rotary positions turn an even number of channels per signal; {part or 'got '}{turning:g}"
             )
 
-    def rotate(self, x: Tensor, *, signals: int) -> Tensor:
+    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:
         *front, length, channels = x.shape
         width = channels // signals
         turning = round(self.share * width)
         working = torch.promote_types(x.dtype, torch.float32)
-        cos, sin = _waves(self, length, turning, working, x.device)
+        waves = _waves(self, _reach(start, length), turning, working, x.device)
+        cos, sin = (each[start : start + length] for each in waves)
         slices = x.to(working).reshape(*front, length, signals, width).transpose(-2, -3)
         first, second = slices[..., :turning].chunk(2, dim=-1)
         turned = torch.cat((first * cos - second * sin, second * cos + first * sin, slices[..., turning:]), dim=-1)
         return turned.transpose(-2, -3).reshape(x.shape).to(x.dtype)
+
+
+def _reach(start: int, length: int) -> int:
+    """Return for how many positions waves are computed: few different numbers while a sequence grows."""
+    return length if start == 0 else -(-(start + length) // 256) * 256
 
 
 @shared_tensor

@@ -51,6 +51,11 @@ class Stage(Choice):
         return {}
 
     @property
+    def no_cache(self) -> str | None:
+        """Why kept keys and values of earlier tokens do not suffice to compute the next; None if they do."""
+        return self.breaks.get("prefix") or self.breaks.get("causality")
+
+    @property
     def longest(self) -> int | None:
         """Longest sequence it is defined for; None for any."""
         return None

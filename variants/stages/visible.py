@@ -61,6 +61,11 @@ class Prefix(Visible):
         }
 
     @property
+    def no_cache(self) -> None:
+        """Kept keys do if the first tokens that come are the whole prefix."""
+        return
+
+    @property
     def ahead(self) -> int:
         return self.length - 1
 

@@ -1,0 +1,72 @@
+"""Keys and values of earlier tokens, kept so that a token is computed once while a sequence grows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from ablate.grid.errors import SpecError
+
+
+class NoCache(SpecError):
+    """A model needs more than kept keys and values to compute the next token."""
+
+
+class Cache(Protocol):
+    """Keeps what later queries need of earlier tokens, in one layer."""
+
+    @property
+    def length(self) -> int:
+        """Number of tokens that are kept."""
+
+    def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+        """Keep prepared keys, values and numbers by key [..., T, C] of new tokens; return those of all tokens."""
+
+    def swap(self, name: str, last: Tensor) -> Tensor | None:
+        """Keep the last token [..., 1, C] of `name` and return the one kept before; None if there is none."""
+
+
+@final
+class KeyCache(Cache):
+    """The cache of a layer, in tensors that grow."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+
+    @property
+    def length(self) -> int:
+        return self._tensors["v"].shape[-2] if "v" in self._tensors else 0
+
+    def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+        for name, new in (("k", k), ("v", v), *by_key.items()):
+            old = self._tensors.get(name)
+            self._tensors[name] = new if old is None else torch.cat((old, new), -2)
+        return self._tensors["k"], self._tensors["v"], {name: self._tensors[name] for name in by_key}
+
+    def swap(self, name: str, last: Tensor) -> Tensor | None:
+        before = self._tensors.get(f"last {name}")
+        self._tensors[f"last {name}"] = last
+        return before
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sequences of the batch alone."""
+        self._tensors = {name: each[rows] for name, each in self._tensors.items()}
+
+
+@final
+class ModelCache:
+    """The caches of a model's layers, bottom first."""
+
+    def __init__(self, layers: int, sink_tokens: int = 0) -> None:
+        self.layers, self._sink_tokens = [KeyCache() for _ in range(layers)], sink_tokens
+
+    @property
+    def length(self) -> int:
+        """Number of tokens of the sequences so far."""
+        return max(self.layers[0].length - self._sink_tokens, 0)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep these sequences of the batch alone."""
+        for each in self.layers:
+            each.select(torch.tensor(rows))
