@@ -1,4 +1,4 @@
-"""What works for trials works for experiments of a user's own: one feature a test, listed in docs/own-code.md."""
+"""Features of trials, each tried on an experiment of a user's own; docs/own-code.md lists them."""
 
 import json
 from collections.abc import Callable
@@ -62,7 +62,8 @@ grid = Grid(
     measure=Measure(name="val_loss"),
     longer=2,
 )
-bad = Grid(name="bad", base=Net(), axes=[over("fate", ["none", "raises"])], seeds=range(2), measure=Measure(name="val_loss"))
+measure = Measure(name="val_loss")
+bad = Grid(name="bad", base=Net(), axes=[over("fate", ["none", "raises"])], seeds=range(2), measure=measure)
 """
 
 Ablate = Callable[..., Any]
