@@ -4,8 +4,10 @@
 
 Prints JSON lines, and writes them if asked. `overhead_ms` is the time between the ends of consecutive trials of a
 worker that is neither training nor evaluation: claiming, records, shards, building the model. The first trial of each
-worker is left out. `rerun_s` is the time of the same command again on the finished grid, in a process of its own.
-`process_ms` is what the state of the process costs a trial, in time of the CPU: reset random numbers, compare the rest.
+worker is left out; "of" is the kind of experiment. `own_step_us` is a step of a loop of a user's own that logs five
+metrics and does nothing else. `rerun_s` is the time of the same command again on the finished grid, in a process of its
+own. `process_ms` is what the state of the process costs a trial, in time of the CPU: reset random numbers, compare the
+rest.
 """
 
 import os
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
 
@@ -20,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 
+import own_training
 from measurement import Results, machine, make_parser
 
 from ablate.grid import Grid, Measure
@@ -42,11 +46,11 @@ def grid(trials: int) -> Grid:
     return Grid(name="overhead", base=base, seeds=range(trials), measure=Measure(name="mse"))
 
 
-def measure(trials: int, workers: int) -> dict[str, object]:
-    """Run the grid on `workers` fresh workers."""
+def measure(trials: int, workers: int, make: Callable[[int], Grid], what: str) -> dict[str, object]:
+    """Run the grid of `make` on `workers` fresh workers."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        run_campaign(Path(folder), [grid(trials)], Local(workers), RunRequest(progress=False, land_every_s=None))
+        run_campaign(Path(folder), [make(trials)], Local(workers), RunRequest(progress=False, land_every_s=None))
         wall = time.perf_counter() - started
         with Store.open(Path(folder)) as store:
             rows = store.sql("SELECT worker, ended, train_s, evaluate_s FROM attempt ORDER BY worker, ended").rows()
@@ -56,6 +60,7 @@ def measure(trials: int, workers: int) -> dict[str, object]:
         if worker == other
     ]
     return {
+        "of": what,
         "workers": workers,
         "trials": trials,
         "wall_s": round(wall, 2),
@@ -64,6 +69,15 @@ def measure(trials: int, workers: int) -> dict[str, object]:
         "overhead_ms_mean": round(mean(gaps), 1),
         "train_s_mean": round(mean(row[2] for row in rows), 3),
     }
+
+
+def measure_log() -> dict[str, object]:
+    """Measure a step of a user's own loop that logs five metrics and does nothing else, in a campaign."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_campaign(Path(folder), [own_training.grid(5, 5000)], request=RunRequest(progress=False))
+        with Store.open(Path(folder)) as store:
+            (took,) = store.sql("SELECT median(value) FROM v_evaluation WHERE name = 'log_us'").row(0)
+    return {"own_step_us": round(took, 1), "target_us": 250.0}
 
 
 def compare_process(rounds: int = 200) -> dict[str, object]:
@@ -105,8 +119,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=60)
     given = parser.parse_args()
     results = Results({**machine(), "threads": 1}, given.write)
+    results.add(measure(given.trials, 1, own_training.grid, "Experiment"))
+    results.add(measure_log())
     for workers in (1, 2):
-        results.add(measure(given.trials, workers))
+        results.add(measure(given.trials, workers, grid, "Trial"))
     results.add(rerun(given.trials))
     results.add(compare_process())
 

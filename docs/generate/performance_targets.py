@@ -221,6 +221,7 @@ _TARGETS: Final[Mapping[str, Sequence[Target]]] = {
         Target("trials per second of two workers / of one", 1.8,
                _beside_one("overhead-cpu", "workers", 2, "trials_per_s"), least=True),
         Target("ms per trial beside training and evaluation", 50, _field("overhead-cpu", "overhead_ms_median")),
+        Target("microseconds to log five metrics in a step of one's own", 250, _field("overhead-cpu", "own_step_us")),
         Target("seconds of the same command on a finished grid", 3, _field("overhead-cpu", "rerun_s")),
         Target("ms per trial that compare its process", 2, _field("overhead-cpu", "process_ms_median")),
     ),
