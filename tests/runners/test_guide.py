@@ -3,6 +3,7 @@
 `python tests/runners/test_guide.py` writes the plans of docs/specs.md anew.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,16 @@ def test_the_tutorial_s_grid_and_its_change_are_grids(folder: Path, ablate: Call
     assert before in first
     (folder / "first.py").write_text(first.replace(before, after), encoding="utf-8")
     assert "grid first: 12 cells, 48 trials\n" in ablate("plan", "first.py").out
+
+
+def test_the_page_on_own_training_code_goes_from_a_file_to_a_verdict(folder: Path, ablate: Callable) -> None:
+    page = (DOCS / "own-code.md").read_text(encoding="utf-8")
+    (folder / "own.py").write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
+    assert "45 trials" in ablate("plan", "own.py", "--calibrate").out
+    ablate("run", "own.py", "--workers", "2")
+    rows = json.loads(ablate("table", "--json").out)["data"]
+    verdicts = {row["label"].partition(" · ")[0]: row["verdict"] for row in rows if row["verdict"] is not None}
+    assert verdicts["none"] == "worse"  # a line cannot follow a sine
 
 
 if __name__ == "__main__":
