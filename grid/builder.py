@@ -14,9 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from ablate.grid.axis import Axis
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment
 from ablate.grid.frozen import FrozenDict
 from ablate.grid.path import field_of, require_spec, steps
-from ablate.grid.spec import Spec, rebuilt
+from ablate.grid.spec import S, Spec, rebuilt
 from ablate.grid.validation import spec_error
 
 NOT_APPLICABLE: Final = -1
@@ -50,17 +51,17 @@ class Node:
 class Builder:
     """Builds trials from `base`, given the index of a value or NOT_APPLICABLE for each axis."""
 
-    def __init__(self, base: Spec, axes: Sequence[Axis]) -> None:
+    def __init__(self, base: Experiment, axes: Sequence[Axis]) -> None:
         self._base = base
         self._values = [axis.values for axis in axes]
         self._root = _tree([axis.path for axis in axes])
 
-    def trial(self, picks: Sequence[int], seed: int) -> Spec:
+    def trial(self, picks: Sequence[int], seed: int) -> Experiment:
         """Build a valid trial; raise `SpecError` with the dotted path of an invalid field."""
         fields = self._inside(self._root, self._base, picks, validate_changes)
         return validate_changes(self._base, {**fields, "seed": seed}, "")
 
-    def draft(self, picks: Sequence[int], seed: int) -> Spec:
+    def draft(self, picks: Sequence[int], seed: int) -> Experiment:
         """Build a trial for rules to inspect; invalid parts stay unchecked."""
         fields = self._inside(self._root, self._base, picks, build_draft)
         return build_draft(self._base, {**fields, "seed": seed}, "")
@@ -118,7 +119,7 @@ def _from_plain(value: object, owner: object, node: Node) -> object:
     return FrozenDict(made) if get_origin(annotation) in (dict, Mapping) else made
 
 
-def validate_changes(spec: Spec, changes: dict[str, object], path: str) -> Spec:
+def validate_changes(spec: S, changes: dict[str, object], path: str) -> S:
     """Return `spec` with `changes`; raise `SpecError` with a path that starts with `path`."""
     try:
         return rebuilt(spec, changes).relabel(spec)
@@ -126,13 +127,14 @@ def validate_changes(spec: Spec, changes: dict[str, object], path: str) -> Spec:
         raise spec_error(error, "", under=path) from error
 
 
-def build_draft(spec: Spec, changes: dict[str, object], path: str) -> Spec:
+def build_draft(spec: S, changes: dict[str, object], path: str) -> S:
     """Return `spec` with `changes`, without validation if that fails."""
     try:
         return validate_changes(spec, changes, path)
     except Exception:  # noqa: BLE001  # a validator may raise anything on an unchecked part
         fields = {name: getattr(spec, name) for name in type(spec).model_fields}
-        return type(spec).model_construct(**{**fields, **changes})
+        drafted: S = type(spec).model_construct(**{**fields, **changes})  # type: ignore[assignment]
+        return drafted
 
 
 def _tree(paths: Sequence[str]) -> Node:

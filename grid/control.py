@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, final
 from ablate.grid.axis import Axis, Scalar
 from ablate.grid.builder import Builder
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment
 from ablate.grid.measure import Measure
-from ablate.grid.spec import Spec, cell_key
+from ablate.grid.spec import cell_key
 from ablate.grid.suggestions import suggest_name
 
 
@@ -27,7 +28,7 @@ class ControlChange(NamedTuple):
     changes: Mapping[str, object]
     """Levels of fields by dotted path."""
 
-    def trial(self, baseline: Any) -> Spec:
+    def trial(self, baseline: Any) -> Experiment:
         """Return `baseline` with the changes; raise `SpecError` if they do not fit it."""
         axes = [Axis(path, (level,), (path,)) for path, level in self.changes.items()]
         try:
@@ -45,7 +46,7 @@ class ControlCell(NamedTuple):
 
     control: ControlChange
     label: str
-    trial: Spec
+    trial: Experiment
     levels: Mapping[str, Scalar]
     """Its levels on the axes: its baseline's."""
 
@@ -87,7 +88,7 @@ class CellTrial(NamedTuple):
 
     cell: str
     label: str
-    trial: Spec
+    trial: Experiment
     levels: Mapping[str, Scalar]
 
 
@@ -144,7 +145,7 @@ def find_controls(
 
 class _Applied(NamedTuple):
     control: ControlChange
-    trial: Spec | SpecError
+    trial: Experiment | SpecError
     key: str = ""
 
 

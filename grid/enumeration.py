@@ -8,8 +8,9 @@ from typing import NamedTuple, final
 from ablate.grid.builder import NOT_APPLICABLE
 from ablate.grid.columns import Columns
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment
 from ablate.grid.part import Address, Part, Picks
-from ablate.grid.spec import Spec, cell_key
+from ablate.grid.spec import cell_key
 
 
 class CellPosition(NamedTuple):
@@ -25,7 +26,7 @@ class Cell(NamedTuple):
     place: CellPosition
     picks: Picks
     label: str
-    trial: Spec
+    trial: Experiment
     key: str
 
 
@@ -73,7 +74,7 @@ class CellEnumerator:
             why = f": {', '.join(told)}; loosen a rule" if told else ""
             raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{why}")
 
-    def build(self, part: int, picks: Picks, seed: int) -> Spec:
+    def build(self, part: int, picks: Picks, seed: int) -> Experiment:
         """Build the trial of a cell with `seed`; raise `SpecError` with the cell's name."""
         try:
             return self._parts[part].builder.trial(picks, seed)

@@ -7,7 +7,9 @@ from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, Positive
 from pydantic_core import PydanticCustomError
 
 from ablate.grid.durations import read_duration
+from ablate.grid.errors import SpecError
 from ablate.grid.spec import Choice, OutsideKey, Spec
+from ablate.grid.values import show
 
 if TYPE_CHECKING:
     from ablate.grid.run import Run
@@ -74,6 +76,20 @@ def _missing_kind(cls: type[Experiment]) -> str:
     name = cls.__name__.lower()
     return (
         f'{cls.__name__} has no kind, which keeps its trials apart from others: add kind: Literal["{name}"] = "{name}"'
+    )
+
+
+def require_experiment(grid: str, base: object) -> None:
+    """Raise `SpecError` unless the base of a grid is an experiment."""
+    if isinstance(base, Experiment):
+        return
+    cls, remedy = base if isinstance(base, type) else type(base), "give a Trial(...), or one of a class of your own"
+    if issubclass(cls, Experiment):
+        remedy = f"call it: {cls.__name__}(...)"
+    elif issubclass(cls, Spec):
+        remedy = f"write class {cls.__name__}(Experiment), with a kind and train(self, run)"
+    raise SpecError(
+        f"the base of grid {grid!r} is {show(base)}; a base is an Experiment, which trains itself: {remedy}"
     )
 
 

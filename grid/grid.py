@@ -13,6 +13,7 @@ from ablate.grid.columns import Columns
 from ablate.grid.control import CellTrial, ControlCell, Controls, Wanted, check_wanted, find_controls
 from ablate.grid.enumeration import Cell, CellEnumerator, CellPosition, Pruned
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment, require_experiment
 from ablate.grid.longer import LongerCell, check_longer, find_longer
 from ablate.grid.measure import LearningCriterion, Measure
 from ablate.grid.names import require_slug, some
@@ -27,7 +28,6 @@ HEADER_SCHEMA = 1
 VARIANCES = ["own", "shared"]
 
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
-    ("base", Spec, "a spec, such as Trial(...)"),
     ("seeds", Iterable, "a list of whole numbers, such as range(5)"),
     ("baseline", Mapping | None, "{axis name: label}"),
     ("measure", Measure | None, "a Measure(...)"),
@@ -38,7 +38,7 @@ _FIELDS: tuple[tuple[str, Any, str], ...] = (
 class Planned(NamedTuple):
     """One trial of a grid, as a plan stores it."""
 
-    trial: Spec
+    trial: Experiment
     key: str
     cell: str
     """The key of the trial without its seed."""
@@ -85,7 +85,7 @@ class Grid:
     """
 
     name: str
-    base: Spec
+    base: Experiment
     axes: Sequence[Dimension] = ()
     rules: Sequence[CellRule] = ()
     seeds: Iterable[int] = range(5)
@@ -110,6 +110,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         require_slug(self.name)
+        require_experiment(self.name, self.base)
         for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", CellRule, "forbid(...)")):
             value = getattr(self, what)
             if not isinstance(value, list | tuple) or not all(isinstance(one, kinds) for one in value):
@@ -348,7 +349,7 @@ class Grid:
     def _cells(self) -> CellEnumerator:
         return CellEnumerator(self.name, self.parts, self.columns, next(iter(self.seeds)))
 
-    def _plan_trial(self, cell: Cell, trial: Spec, row: Mapping[str, Scalar], seed: int) -> Planned:
+    def _plan_trial(self, cell: Cell, trial: Experiment, row: Mapping[str, Scalar], seed: int) -> Planned:
         operator = getattr(trial, "operator", None)
         named = operator.label if isinstance(operator, Spec) else cell.label or self.name
         require_text(cell.label or named, f"grid {self.name!r}: the label of a cell", MOST_LABEL)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ablate.grid.axis import Scalar
 from ablate.grid.control import CellTrial
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment
 from ablate.grid.path import has, value_at
 from ablate.grid.spec import Spec, cell_key
 
@@ -19,11 +20,11 @@ class LongerCell(NamedTuple):
     of: str
     """The key of the other."""
     label: str
-    trial: Spec
+    trial: Experiment
     levels: Mapping[str, Scalar]
 
 
-def check_longer(grid: str, base: Spec, longer: object, *, compares: bool) -> None:
+def check_longer(grid: str, base: Experiment, longer: object, *, compares: bool) -> None:
     """Raise `SpecError` unless the cells of a grid can be trained `longer` times as long."""
     if longer is None:
         return
@@ -47,7 +48,7 @@ def find_longer(
     for cell in chosen:
         made: Any = cell.trial
         try:
-            trial: Spec = made.longer(longer)
+            trial: Experiment = made.longer(longer)
         except SpecError as error:
             raise SpecError(f"the cell {cell.label!r} cannot be trained {longer} times as long: {error}") from error
         key = of[cell.cell] = cell_key(trial)

@@ -15,6 +15,7 @@ from typing import Any
 from ablate.grid.axis import Axis
 from ablate.grid.builder import Builder
 from ablate.grid.errors import SpecError
+from ablate.grid.experiment import Experiment
 from ablate.grid.frozen import FrozenDict
 from ablate.grid.grid import Grid
 from ablate.grid.key import canonical_json
@@ -121,7 +122,7 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _change_base(grid: str, part: Part, values: dict[str, str]) -> Spec:
+def _change_base(grid: str, part: Part, values: dict[str, str]) -> Experiment:
     for path in values:
         for axis in part.axes:
             if path == axis.path or path.startswith(f"{axis.path}."):
@@ -132,7 +133,7 @@ def _change_base(grid: str, part: Part, values: dict[str, str]) -> Spec:
         _require_field(part.base, path)
     changes = [Axis(path, (_value(text),), (text,)) for path, text in values.items()]
     try:
-        return Builder(part.base, changes).trial([0] * len(changes), part.base.seed)  # type: ignore[attr-defined]
+        return Builder(part.base, changes).trial([0] * len(changes), part.base.seed)
     except SpecError as error:
         raise SpecError(f"override of grid {grid!r}: {error}") from error
 
@@ -161,7 +162,7 @@ def _require_field(base: Spec, path: str) -> None:
         owner = getattr(owner, name)
 
 
-def _rebase(grid: Grid, bases: Iterator[Spec], seeds: Any) -> Grid:
+def _rebase(grid: Grid, bases: Iterator[Experiment], seeds: Any) -> Grid:
     """Return `grid` with new bases, in the order of its parts, and new seeds."""
     base = next(bases)
     return replace(grid, base=base, seeds=seeds, joined=tuple(_rebase(each, bases, seeds) for each in grid.joined))

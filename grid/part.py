@@ -11,9 +11,9 @@ from typing import final
 from ablate.grid.axis import Dimension
 from ablate.grid.builder import NOT_APPLICABLE, Builder
 from ablate.grid.errors import SpecError
-from ablate.grid.path import require_spec, value_at
+from ablate.grid.experiment import Experiment
+from ablate.grid.path import value_at
 from ablate.grid.rule import CellRule, verdict
-from ablate.grid.spec import Spec
 
 Address = tuple[int, ...]
 """One choice per dimension, those without a condition first."""
@@ -26,7 +26,7 @@ Picks = Sequence[int]
 class Part:
     """A product of dimensions over one base trial; a grid is one part, a union of grids several."""
 
-    def __init__(self, base: Spec, dimensions: tuple[Dimension, ...], rules: tuple[CellRule, ...]) -> None:
+    def __init__(self, base: Experiment, dimensions: tuple[Dimension, ...], rules: tuple[CellRule, ...]) -> None:
         self.base, self.dimensions, self.rules = base, dimensions, rules
         self.axes = tuple(chain.from_iterable(dimension.axes for dimension in dimensions))
         """Every axis, in order of declaration."""
@@ -38,11 +38,10 @@ class Part:
         """Conditional dimensions: place in an address -> path of the first axis."""
 
     def check(self) -> None:
-        """Raise `SpecError` for a base without a seed and for an unconditional path that does not exist.
+        """Raise `SpecError` for the path "seed", and for an unconditional path that does not exist.
 
         Conditional paths, and those inside a field that another axis replaces, are checked when a cell is built.
         """
-        require_spec(self.base, "seed", "seed")
         free = [axis.path for dimension in self.dimensions if dimension.when is None for axis in dimension.axes]
         for axis in self.axes:
             if axis.path == "seed":
@@ -70,7 +69,7 @@ class Part:
                 places[start : start + len(dimension.axes)] = dimension.choices[choice]
         return places
 
-    def forbidden_by(self, trial: Spec) -> int | None:
+    def forbidden_by(self, trial: Experiment) -> int | None:
         """Return the index of the first rule that forbids `trial`; raise `SpecError` if a predicate fails."""
         for at, rule in enumerate(self.rules):
             if verdict(rule.predicate, trial, f"rule {rule.reason!r}"):

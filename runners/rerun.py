@@ -3,7 +3,7 @@
 `python -P -m ablate.runners.rerun REQUEST`, with a JSON object:
 
     root, submission    a campaign and the submission in it whose manifest has the trial in its first row
-    trial, train        import references as in `ablate.runners.attempts.worker_entry.WorkerEntry`
+    trial, train        what releases before `Experiment` train, and how; not read any more
     files               spec files to load
     tree                directory that the project must be imported from; null: any
 
@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.grid.errors import AblateError, EnvironmentProblem
-from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.attempts.run_request import OF_TRIALS, RunRequest
 from ablate.runners.attempts.worker import Listener, Worker
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.output import say
 from ablate.runners.provenance.origin import PACKAGE
 
@@ -33,14 +32,13 @@ def rerun(request: Mapping[str, Any]) -> None:
 
     Raises:
         EnvironmentProblem: the project was imported from outside the tree, or the campaign cannot be written.
-        SpecError: a spec file or the entry cannot be loaded.
+        SpecError: a spec file cannot be loaded.
     """
     tree = request["tree"]
     if tree is not None and not PACKAGE.resolve().is_relative_to(Path(tree).resolve()):
         raise EnvironmentProblem(f"{PACKAGE} comes before the submitted tree {tree} on Python's path; unset PYTHONPATH")
-    entry = WorkerEntry(trial=request["trial"], train=request["train"])
     files = tuple(Path(file) for file in request["files"])
-    job = RunRequest(Path(request["root"]), request["submission"], entry, files, callbacks=False)
+    job = RunRequest(Path(request["root"]), request["submission"], files, preload=OF_TRIALS, callbacks=False)
     Worker(job, 0, _Silent(), own_process=True).run(0)
 
 

@@ -1,7 +1,7 @@
 """A trial: one complete run as a spec. Its key identifies it; its key without the seed identifies the cell."""
 
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, GetCoreSchemaHandler, PositiveInt, model_validator
 from pydantic_core import CoreSchema
@@ -102,6 +102,8 @@ class Trial(Experiment):
 
     It is the experiment without a kind; a subclass with more fields has one, as every experiment.
     """
+
+    own_processes: ClassVar[bool] = True
 
     task: Task
     """The data, their batches, and the task's own evaluation."""

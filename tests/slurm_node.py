@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toy_training import ENTRY, ToyTrial
+from toy_training import ToyTrial
 from warm import Warm
 
 from ablate.grid import Grid
+from ablate.runners.attempts.experiments import preload_of
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_grid, write_submission
 from ablate.runners.attempts.submission_record import Array, ResourceClass, Submission, write_submission_record
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
 from ablate.runners.backends.slurm.spec import Resources
 from ablate.runners.backends.slurm.worker.task_environment import TimeBudget
@@ -124,14 +124,14 @@ class Sent:
             )
 
 
-def send(root: Path, grid: Grid, *, workers: int = 1, entry: WorkerEntry = ENTRY, **about: Any) -> Sent:
+def send(root: Path, grid: Grid, *, workers: int = 1, **about: Any) -> Sent:
     """Write a submission of all trials of `grid`; `about` replaces parts of it: job, resources, slurm, ..."""
     layout = Layout(root)
     lines = list(trial_lines(grid))
     write_grid(layout, grid, lines)
     name = submission_id()
     write_submission(layout, name, lines)
-    job = {"entry": asdict(entry), "files": [], "heartbeat_s": HEARTBEAT_S, **about.pop("job", {})}
+    job = {"preload": preload_of([grid]), "files": [], "heartbeat_s": HEARTBEAT_S, **about.pop("job", {})}
     resources = {**asdict(CPU), **about.pop("resources", {})}
     slurm = {"signal_s": 60, **about.pop("slurm", {})}
     found = ResourceClass("all", (0, len(lines)), resources, workers, (Array(0, workers, 100),))

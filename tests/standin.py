@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from ablate.grid import Choice, Grid, Label, Measure, OutsideKey, Spec, over
+from ablate.grid import Choice, Experiment, Grid, Label, Measure, OutsideKey, Spec, over
+from ablate.grid.experiment import ExperimentExecution
 
 Part = Literal["layer", "head", "query"]
 NAMED: dict[str, tuple[Part, ...]] = {
@@ -194,21 +195,18 @@ class Training(Spec):
     evaluate_every: int | None = None
 
 
-class Execution(Spec):
+class Execution(ExperimentExecution):
     path: str = "auto"
     log_every: int = 1
-    checkpoint_s: float = 20
-    threads: int = 1
-    device: str = "auto"
 
 
-class Trial(Spec):
+class Trial(Experiment):
+    kind: Literal["tests_standin"] = "tests_standin"
     task: Task = LinearFunctions()
     model: Model = Model()
     operator: Operator = Operator()
     placement: Placement = Placement()
     training: Training = Training()
-    seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
 
     @model_validator(mode="after")

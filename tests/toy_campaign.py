@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from toy_training import ENTRY, Execution, Falling, Rising, ToyTrial
+from toy_training import Execution, Falling, Rising, ToyTrial
 
 from ablate.grid import Grid, over
 from ablate.runners.attempts.run_request import RunRequest
@@ -14,7 +14,7 @@ from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
 
-QUIET = RunRequest(entry=ENTRY, land_every_s=None, progress=False)
+QUIET = RunRequest(land_every_s=None, progress=False)
 """Toy training, no store, nothing on stderr."""
 
 TABLES = {

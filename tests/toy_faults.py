@@ -1,6 +1,6 @@
 """Toy training on machines that are not as they should be, by the environment of the task.
 
-Worker processes import it by reference, as `toy_faults:<name>`.
+Trials name what trains them: `execution.trained_by` is `toy_faults:<name>`.
 """
 
 import errno

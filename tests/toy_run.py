@@ -11,7 +11,6 @@ from typing import Any
 from toy_campaign import QUIET, toy_grid
 
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.execution import Inline, Local, Machine
 from ablate.runners.execution.ray_machine import Ray
 from ablate.runners.execution.run import run_campaign
@@ -20,12 +19,11 @@ from ablate.runners.execution.run import run_campaign
 def run(request: dict[str, Any]) -> int:
     """One run; its exit status."""
     options = {**vars(QUIET), "land_every_s": request["land"]}
+    workers, fields = request["workers"], request["grid"]
     if "train" in request:
-        entry = WorkerEntry("toy_training:ToyTrial", f"toy_faults:{request['train']}", ("pyarrow.parquet",))
-        options |= {"entry": entry, "progress": True}
-    workers = request["workers"]
+        fields, options["progress"] = {**fields, "trained_by": f"toy_faults:{request['train']}"}, True
     machine: Machine = Ray(workers) if request.get("ray") else Local(workers) if workers else Inline()
-    result = run_campaign(request["root"], [toy_grid(**request["grid"])], machine, RunRequest(**options))
+    result = run_campaign(request["root"], [toy_grid(**fields)], machine, RunRequest(**options))
     return 130 if result.interrupted else 4 if result.failed else 0
 
 

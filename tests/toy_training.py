@@ -1,6 +1,6 @@
 """Training that is small but real: it logs, checkpoints, stops, resumes exactly, and fails in every way on demand.
 
-Worker processes import it by reference: `ENTRY`.
+Worker processes import the class by its module, and train by what `execution.trained_by` names.
 """
 
 import ctypes
@@ -14,24 +14,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ablate.grid import Spec
-from ablate.grid.spec import Choice, OutsideKey
-from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.grid import Choice, Experiment, OutsideKey
+from ablate.grid.experiment import ExperimentExecution
 from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
 
 
-class Execution(Spec):
+class Execution(ExperimentExecution):
     path: str = "reference"
-    device: str = "cpu"
-    threads: int = 1
-    checkpoint_s: float = 20.0
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
+    trained_by: str = "toy_training:train"
+    """The function that trains, as "module:function"."""
     step_s: float = 0.0
     deaths: str = ""
     """A file of single characters: one is eaten at every death that is due."""
     accumulate: int = Field(1, ge=1, le=6)
     held: str = ""
     """A file: trials stay in their first step until it exists or they are asked to stop."""
-    stall: float | None = None
     fits: int = 0
     """The fate "too_big" spares a trial in so many micro-batches."""
 
@@ -50,7 +48,8 @@ class Rising(Toy):
     rate: float = 1.1
 
 
-class ToyTrial(Spec):
+class ToyTrial(Experiment):
+    kind: Literal["tests_toy"] = "tests_toy"
     operator: Toy = Falling()
     steps: int = 20
     fate: Literal[
@@ -67,17 +66,16 @@ class ToyTrial(Spec):
         "hogs",
     ] = "ok"
     fate_at: int = 10
-    seed: int = 0
     execution: Annotated[Execution, OutsideKey()] = Execution()
+
+    def train(self, run: Any) -> None:
+        run.hand_over(self.execution.trained_by)
 
     def parameters(self) -> int:
         return self.steps + 1
 
     def operator_parameters(self) -> int:
         return 1 if self.operator.label == "falling" else 2
-
-
-ENTRY = WorkerEntry(trial="toy_training:ToyTrial", train="toy_training:train", preload=("pyarrow.parquet",))
 
 
 def train(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult:

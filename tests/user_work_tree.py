@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 SPEC = """
 from typing import Literal
-from ablate.grid import Choice, Grid, Spec, over
+from ablate.grid import Choice, Experiment, Grid, over
 from helper import factor
 import package
 
@@ -26,9 +26,9 @@ class Mine(Toy):
     kind: Literal["mine"] = "mine"
     rate: float = factor()
 
-class Trial(Spec):
+class Trial(Experiment):
+    kind: Literal["tests_work_tree"] = "tests_work_tree"
     operator: Toy = Mine()
-    seed: int = 0
 
 grid = Grid(name="g", base=Trial(), axes=[over("operator.rate", [1.0, 2.0])], seeds=range(2))
 """

@@ -19,7 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.attempts.run_request import OF_TRIALS
 from ablate.runners.child_lifetime import shield_from_signals
 from ablate.runners.execution.fork_client import _START, _environment
 
@@ -34,7 +34,7 @@ TOYS = (
 )
 """Imports of programs that train toys."""
 REAL = (
-    *WorkerEntry().preload,
+    *OF_TRIALS,
     "ablate.runners.cli.app",
     "ablate.runners.training.rank_launcher",
     "ablate.runners.execution.run",

@@ -1,16 +1,17 @@
 """Experiments in a worker: their classes, by what a plan says, and their training."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from ablate.grid import Experiment
+from ablate.grid import Experiment, Grid
 from ablate.grid.errors import SpecError
-from ablate.grid.experiment import reference_of
+from ablate.runners.attempts.recorded_values import Measure
+from ablate.runners.attempts.run_request import OF_TRIALS
 from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
 from ablate.runners.programs.script_run import at_work
 from ablate.runners.training.process_state import reset_random, use_threads
@@ -19,22 +20,17 @@ from ablate.runners.training.training_context import Failed, NullContext, Traini
 if TYPE_CHECKING:
     from ablate.runners.training.process_group import World
 
-Train = Callable[[Any, TrainingContext], TrainingResult]
+_TRIAL: Final = "ablate.runners.trial:Trial"
 
 
-def resolve(reference: str) -> Any:
-    """Import the object that "module:name" refers to. Raises SpecError if there is no such module or name."""
-    try:
-        return resolve_name(reference)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"{reference!r} cannot be imported ({error}); an entry is written 'module:name'") from error
-
-
-def experiment_class(reference: str) -> type[Experiment]:
-    """Return the class that a plan names, as of `ablate.grid.experiment.reference_of`.
+def experiment_class(reference: str | None) -> type[Experiment]:
+    """Return the class that a plan names, as of `ablate.grid.experiment.reference_of`; None: `Trial`.
 
     Raises SpecError if neither the spec files nor its module define it.
     """
+    if reference is None:
+        trial: type[Experiment] = resolve_name(_TRIAL)
+        return trial
     module, _, kind = reference.rpartition(":")
     if kind not in Experiment.members() and module:
         with suppress(ImportError):
@@ -46,14 +42,23 @@ def experiment_class(reference: str) -> type[Experiment]:
     return known[kind]
 
 
+def preload_of(grids: Iterable[Grid]) -> tuple[str, ...]:
+    """Return what workers of `grids` import before any trial: what every `Trial` needs, else torch if it is here."""
+    module = sys.modules.get(_TRIAL.partition(":")[0])  # whoever has made a Trial has loaded it
+    if module is not None and any(isinstance(part.base, module.Trial) for grid in grids for part in grid.parts):
+        return OF_TRIALS
+    return (*(["torch"] if "torch" in sys.modules else []), "pyarrow.parquet")
+
+
 def train_experiment(
-    experiment: Experiment, context: TrainingContext, directory: Path, measure: str | None = None
+    experiment: Experiment, context: TrainingContext, directory: Path, measure: Measure = lambda: None
 ) -> TrainingResult:
     """Train an experiment by its own `train`, which records by a `TrialRun`; `directory` is for its files.
 
-    Raises what training raises; `Failed` if it has no result, also if it recorded no `measure`.
+    `measure` returns the name of what is compared; None: nothing is. Raises what training raises; `Failed` if it has no
+    result, also if it recorded nothing of that name.
     """
-    if experiment.execution.gpus == 1 or experiment.own_processes or reference_of(type(experiment)) is None:
+    if experiment.execution.gpus == 1 or experiment.own_processes:
         return _train(experiment, TrialRun(experiment, context, directory, measure))
     from ablate.runners.training.rank_launcher import ranks
 

@@ -1,11 +1,16 @@
 """Values that training code records in a worker: checked, then logged by the context of its attempt."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat, SupportsIndex, final
 
-from ablate.runners.training.training_context import TrainingContext
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
+from ablate.runners.training.training_context import Failed, TrainingContext
 from ablate.store.files.checked_values import CheckedValues
+
+Measure = Callable[[], str | None]
+"""Returns the name of what the grid compares; None: nothing."""
 
 
 @final
@@ -59,3 +64,15 @@ class RecordedValues:
         if row is not None:
             at, name, layer, head, point, number = row
             self._context.probe(at, name, number, layer=layer, head=head, point=point)
+
+    def require(self, measure: Measure) -> None:
+        """Raise Failed if training recorded nothing, or nothing of what is compared."""
+        recorded = sorted(self.checked.names())
+        if not recorded:
+            raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
+        compared = measure()
+        if compared is not None and compared not in recorded:
+            raise Failed(
+                f"train recorded no {compared!r}, by which the grid compares; it recorded {some(recorded, 12)}"
+                f"{suggest_name(compared, recorded)}: record it, or change the measure"
+            )

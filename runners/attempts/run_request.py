@@ -1,13 +1,15 @@
 """A run as it is requested: by a command or a program, in the record of its submission, and by each of its workers."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 from ablate.grid import Spec
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.store.files.attempts import BEAT_EVERY_S
+
+OF_TRIALS: Final = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "ablate.runners.training.loop")
+"""Modules that every `Trial` imports."""
 
 
 @final
@@ -19,7 +21,6 @@ class RunRequest:
     """The campaign."""
     submission: str = ""
     """Its id; a submission sets it, no user."""
-    entry: WorkerEntry = field(default_factory=WorkerEntry)
     files: tuple[Path, ...] = ()
     """The spec files the grids came from, for workers in other processes."""
     retry: bool = False
@@ -27,6 +28,8 @@ class RunRequest:
     again: bool = False
     """Train finished trials again that other code made, such as an edited formula, and those with no readable result,
     from the beginning; the latest attempt that is ok counts."""
+    preload: tuple[str, ...] = ()
+    """Modules that workers import before any trial; empty: those that trials of these classes need."""
     workers: int | None = None
     """Worker processes here, or workers of a backend in all; None: it chooses."""
     heartbeat_s: float = BEAT_EVERY_S
@@ -55,11 +58,15 @@ class RunRequest:
     def data(self) -> dict[str, Any]:
         """Return what workers need as JSON data, without root, submission and place."""
         data = {name: getattr(self, name) for name in ("retry", "again", "heartbeat_s", "oom")}
-        return {**data, "entry": asdict(self.entry), "files": [str(file) for file in self.files]}
+        return {**data, "preload": list(self.preload), "files": [str(file) for file in self.files]}
 
     @classmethod
     def read(cls, data: Mapping[str, Any], tree: Path, **here: Any) -> "RunRequest":
-        """Read such data, also of earlier releases; `files` are relative to `tree`, and `here` are more fields."""
+        """Read such data; `files` are relative to `tree`, and `here` are more fields.
+
+        Earlier releases have an `entry` in place of `preload`. It always says that `Trial` trains itself, as a line
+        without `experiment` does, so it is not read.
+        """
         known = {name: value for name, value in data.items() if name in {each.name for each in fields(cls)}}
-        entry, files = WorkerEntry(**(data.get("entry") or {})), tuple(tree / file for file in data.get("files", ()))
-        return cls(**{**known, "entry": entry, "files": files, **here})
+        preload, files = tuple(data.get("preload", OF_TRIALS)), tuple(tree / file for file in data.get("files", ()))
+        return cls(**{**known, "preload": preload, "files": files, **here})

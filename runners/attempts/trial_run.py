@@ -4,19 +4,18 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, final
 
 from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.names import some
 from ablate.grid.run import REASONS, Run
-from ablate.grid.suggestions import suggest_name
 from ablate.grid.values import require_number, require_text, require_whole
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.loop_state import State, random_states, set_random_states
-from ablate.runners.attempts.recorded_values import RecordedValues
+from ablate.runners.attempts.recorded_values import Measure, RecordedValues
 from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of
 from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult, UnfitCheckpoint
 
@@ -44,10 +43,10 @@ class TrialRun(Run):
         experiment: Experiment,
         context: TrainingContext,
         directory: Path,
-        measure: str | None = None,
+        measure: Measure = lambda: None,
         world: "World | None" = None,
     ) -> None:
-        """Without `measure`, the name of what is compared, training may record anything; `world` is None if alone."""
+        """`world` is None if alone."""
         self._world = world
         self._agreement: RankAgreement | None = None
         self._experiment, self._context, self._directory = experiment, context, directory
@@ -299,8 +298,20 @@ class TrialRun(Run):
         self._context.save(self._step, {**state, "places": json.dumps(self._values.checked.state())})
 
     def hand_over(self, train: str) -> None:
-        """Have the function `train`, "module:name", do everything, with the attempt as its context."""
-        self._result = resolve_name(train)(self._experiment, self._context)
+        """Have the function `train`, "module:name", train from its own checkpoints, with the attempt as its context.
+
+        Training code may record more afterwards. An error of the function ends the run.
+        """
+        self._opened = True  # `train` says that it begins, and restores
+        try:
+            self._result = result = resolve_name(train)(self._experiment, self._context)
+        except BaseException as error:
+            self._over = error
+            raise
+        self._step = result.step
+        if result.stopped:
+            self._over = TrainingStopped()
+            raise self._over
 
     def _open(self) -> None:
         """Record that training begins, and take over what a checkpoint holds."""
@@ -351,7 +362,8 @@ class TrialRun(Run):
         if self._over is not None and not isinstance(self._over, TrainingStopped):
             raise self._over
         if self._result is not None and error is None:
-            return self._result
+            self._values.report()
+            return replace(self._result, cost={**self._result.cost, **self._costs})
         stopped = self._over is not None or (self._stop_seen and self._finished is None)
         if error is not None and not stopped:
             if not self._context.stop_requested():
@@ -381,13 +393,5 @@ class TrialRun(Run):
                 f"train left the loop {self._loop.name!r} at step {at} of {steps}; a loop that ends early says so: "
                 "call run.finish(step) before the break"
             )
-        if self.rank:
-            return
-        recorded = sorted(self._values.checked.names())
-        if not recorded:
-            raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
-        if self._measure is not None and self._measure not in recorded:
-            raise Failed(
-                f"train recorded no {self._measure!r}, by which the grid compares; it recorded {some(recorded, 12)}"
-                f"{suggest_name(self._measure, recorded)}: record it, or change the measure"
-            )
+        if not self.rank:
+            self._values.require(self._measure)

@@ -9,13 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple, Protocol, final
 
-from ablate.grid import Experiment, Spec
+from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
-from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.attempt import (
     Attempt,
     CampaignUnwritable,
@@ -26,7 +25,7 @@ from ablate.runners.attempts.attempt import (
 )
 from ablate.runners.attempts.callbacks import Callbacks, LoggedRun
 from ablate.runners.attempts.claims import Claim, Taken, claim
-from ablate.runners.attempts.experiments import Train, experiment_class, resolve, train_experiment
+from ablate.runners.attempts.experiments import experiment_class, train_experiment
 from ablate.runners.attempts.leases import Leases
 from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
@@ -97,7 +96,7 @@ class Listener(Protocol):
 class Worker:
     """Trains rows of a submission's manifest; `number` is unique within the submission.
 
-    Raises SpecError if a spec file or the entry cannot be loaded.
+    Raises SpecError if a spec file cannot be loaded.
     """
 
     def __init__(self, job: RunRequest, number: int, listener: Listener, *, own_process: bool) -> None:
@@ -112,9 +111,7 @@ class Worker:
             for file in job.files:
                 import_spec_file(file)
         self._codes = Codes(job.files)
-        self._trial_class: type[Spec] = resolve(job.entry.trial)
-        self._train: Train = resolve(job.entry.train)
-        _ = [*map(resolve_name, job.entry.preload)]  # settings of these modules are no change by a trial
+        _ = [*map(import_module, job.preload)]  # settings of these modules are no change by a trial
         self._state = ProcessState()
         self._changes: list[str] | None = None
 
@@ -201,7 +198,7 @@ class Worker:
             return split(spec, count // 2)
         return smaller
 
-    def _start_fields(self, spec: Mapping[str, Any], trial: Spec | Exception) -> dict[str, Any]:
+    def _start_fields(self, spec: Mapping[str, Any], trial: Experiment | Exception) -> dict[str, Any]:
         execution = spec.get("execution") or {}
         return {
             "submission": self._job.submission,
@@ -217,13 +214,13 @@ class Worker:
             "sources": self._sources(trial),
         }
 
-    def _sources(self, trial: Spec | Exception) -> dict[str, str] | None:
+    def _sources(self, trial: Experiment | Exception) -> dict[str, str] | None:
         if not isinstance(trial, Exception):
             with contextlib.suppress(SpecError):  # a file is gone, as training says
                 return self._codes.sources(trial)
         return None
 
-    def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Spec | Exception) -> Outcome:
+    def _attempt(self, row: int, line: dict[str, Any], mine: Claim, trial: Experiment | Exception) -> Outcome:
         listener, run = self._listener, None
         if self._job.callbacks and not isinstance(trial, Exception):
             run = LoggedRun(line["trial"], line["grid"], line["label"], line["seed"], mine.number, trial)
@@ -265,7 +262,7 @@ class Worker:
         self._changes = self._state.changes() if self._changes is None else self._changes
         return self._changes
 
-    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Spec | Exception) -> Outcome:
+    def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Experiment | Exception) -> Outcome:
         try:
             finished = self._train_trial(line["grid"], trial, attempt)
         except CampaignUnwritable:
@@ -293,14 +290,12 @@ class Worker:
         discard_checkpoints(self._layout, line["trial"], attempt.number)
         return Outcome(row, State.DONE, attempt.number)
 
-    def _train_trial(self, grid: str, trial: Spec | Exception, attempt: Attempt) -> TrainingResult:
+    def _train_trial(self, grid: str, trial: Experiment | Exception, attempt: Attempt) -> TrainingResult:
         if isinstance(trial, Exception):
             raise trial
         try:
-            if isinstance(trial, Experiment) and reference_of(type(trial)) is not None:
-                place, measure = self._layout.trial(trial.key) / "files", self._measure(grid)
-                return train_experiment(trial, attempt, place, measure)
-            return self._train(trial, attempt)
+            files = self._layout.trial(trial.key) / "files"
+            return train_experiment(trial, attempt, files, lambda: self._measure(grid))
         except (CampaignUnwritable, NodeLost):
             raise
         except (SpecError, EnvironmentProblem, FileNotFoundError) as error:
@@ -324,11 +319,11 @@ class Worker:
         gc.collect()  # a traceback holds the tensors of a failed trial
         return Outcome(row, State.FAILED, attempt.number, failure)
 
-    def _trial(self, line: Mapping[str, Any], spec: Mapping[str, Any]) -> Spec | Exception:
+    def _trial(self, line: Mapping[str, Any], spec: Mapping[str, Any]) -> Experiment | Exception:
         """Build the trial of a line, with `spec`, or return the error for its attempt to record."""
-        key, reference = line["trial"], line.get("experiment")
+        key = line["trial"]
         try:
-            trial = (experiment_class(reference) if reference else self._trial_class).model_validate(spec)
+            trial = experiment_class(line.get("experiment")).model_validate(spec)
         except Exception as error:  # noqa: BLE001  # raised again inside the attempt
             return error
         if trial.key != key:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from ablate.grid import Grid, Planned
+from ablate.grid import Experiment, Grid, Planned
 from ablate.grid.names import shorten
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
@@ -130,11 +130,9 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     )
 
 
-def count_parameters(trial: Any) -> tuple[int | None, int | None]:
+def count_parameters(trial: Experiment) -> tuple[int | None, int | None]:
     """Count the parameters of a trial: all, and those of its operators beyond softmax; None: it does not say."""
-    counts = (getattr(trial, name, None) for name in ("parameters", "operator_parameters"))
-    every, operators = (None if count is None else count() for count in counts)
-    return every, operators
+    return trial.parameters(), getattr(trial, "operator_parameters", lambda: None)()
 
 
 def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:

@@ -146,13 +146,16 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
 def _find_weights(store: "Store", trials: "Sequence[str]") -> "tuple[list[Kept], list[Result]]":
     """Return the trials whose weights were kept, and why the others cannot be evaluated."""
     from ablate.runners.posthoc.evaluate import Result
-    from ablate.runners.posthoc.trained_model import find_kept
+    from ablate.runners.posthoc.trained_model import find_kept, no_trial
 
     kept, without = [], []
+    kinds_query = "SELECT trial, spec->>'$.kind' AS kind FROM trial WHERE list_contains($trials, trial)"
+    kinds = dict(store.sql(kinds_query, {"trials": list(trials)}).rows())
     for key in trials:
         try:
             kept.append(find_kept(store.layout, key))
-        except NotFoundError as error:
+        except NotFoundError as missing:
+            error = no_trial(key, str(kinds[key])) if kinds.get(key) else missing
             without.append(Result(key, None, None, "failed", message=str(error), problem=error))
     return kept, without
 

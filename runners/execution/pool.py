@@ -251,7 +251,7 @@ class Local(Machine):
 
     def run(self, job: RunRequest, rows: RowSource, overseer: Overseer) -> None:
         """Train `rows` in worker processes."""
-        forks = Forks(job.entry.preload, self._start)
+        forks = Forks(job.preload, self._start)
         try:
             self._pool = WorkerPool(job, rows, overseer, forks, self._slots)
             self._pool.run()

@@ -21,7 +21,6 @@ from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, Sto
 from ablate.runners.attempts.manifest import submission_id, write_submission
 from ablate.runners.attempts.micro_batches import split
 from ablate.runners.attempts.submission_record import Submission, read_submission_record
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.output import format_count, slow_notice
 from ablate.runners.provenance.code import lineage
 from ablate.runners.provenance.code_snapshot import Snapshot, extract
@@ -230,7 +229,7 @@ def _prepare(recorded: Recorded, place: Path, spec: Path | None, notify: Callabl
     submission = submission_id()
     write_submission(layout, submission, [recorded.line()])
     job = recorded.record.job if recorded.record else {}
-    entry = {**vars(WorkerEntry()), **(job.get("entry") or {})}
+    entry = job.get("entry") or {}  # a snapshot of a release that recorded it asks for it
     snapshot, tree, made_by = recorded.snapshot, None, recorded.start["submission"]
     if snapshot is not None and spec is not None:
         raise SpecError(f"--spec is for trials without a snapshot; that of {made_by} has the spec file in it")
@@ -246,8 +245,8 @@ def _prepare(recorded: Recorded, place: Path, spec: Path | None, notify: Callabl
     return {
         "root": str(layout.root),
         "submission": submission,
-        "trial": entry["trial"],
-        "train": entry["train"],
+        "trial": entry.get("trial"),
+        "train": entry.get("train"),
         "files": [str(file) for file in files],
         "tree": None if tree is None else str(tree),
         "paths": [] if tree is None or snapshot is None else [str(tree / path) for path in snapshot.paths],

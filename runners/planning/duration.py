@@ -111,7 +111,7 @@ def estimate(
             unknown += 1
         pools[pool] += [] if seconds is None else [seconds]
         if seconds is not None and device == "cuda":
-            own = float(getattr(getattr(example, "execution", None), "gpus", 1))
+            own = float(getattr(example.execution, "gpus", 1))
             gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
     trial_s = sum(map(sum, pools.values()))
     is_known = unknown < len(worklist.to_do)
@@ -227,13 +227,13 @@ def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
     return "cuda" if attempts[-1].start.get("device") == "cuda" else "cpu", sum(float(end["wall_s"]) for end in ends)
 
 
-def training_flops(trial: Spec) -> float | None:
+def training_flops(trial: Experiment) -> float | None:
     """Count the FLOPs of all training steps; None: nobody can tell."""
     from ablate.runners.training.flops import Shape, count_flops
     from ablate.runners.trial import Trial
 
     if not isinstance(trial, Trial):
-        return trial.flops() if isinstance(trial, Experiment) else None
+        return trial.flops()
     task = trial.task
     shape = Shape(math.ceil(task.batch / trial.parts), task.length)
     step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
@@ -250,11 +250,10 @@ def _model_key(trial: Any) -> str:
     return " ".join(spec.model_dump_json() for spec in specs if isinstance(spec, Spec))
 
 
-def _device_of(trial: Any, pool: PlannedWorkers) -> Device:
-    wanted = getattr(getattr(trial, "execution", None), "device", "cpu")
-    if wanted == "auto":
+def _device_of(trial: Experiment, pool: PlannedWorkers) -> Device:
+    if trial.execution.device == "auto":
         return "cuda" if (_is_here("cuda") if pool.gpus is None else pool.gpus > 0) else "cpu"
-    return "cuda" if wanted == "cuda" else "cpu"
+    return trial.execution.device
 
 
 def _is_here(device: Device) -> bool:
@@ -263,7 +262,7 @@ def _is_here(device: Device) -> bool:
     return device == "cpu" or torch.cuda.is_available()
 
 
-def measure_seconds(trial: Spec, train: Callable[[Any, TrainingContext], TrainingResult]) -> float | None:
+def measure_seconds(trial: Experiment, train: Callable[[Any, TrainingContext], TrainingResult]) -> float | None:
     """Measure a few steps, and return the seconds of all training steps of `trial` here, without evaluation.
 
     None if training ends within its first step. An error of training is not caught.

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from ablate.grid import Grid, Planned
 from ablate.runners.attempts.disk_space import require_disk_space
+from ablate.runners.attempts.experiments import preload_of
 from ablate.runners.attempts.manifest import write_grid
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unreadable
@@ -34,8 +35,9 @@ class PreparedRun:
         require: Callable[[], None] = lambda: None,
     ) -> None:
         self.layout = Layout(request.root.resolve())
-        self.request = replace(request, root=self.layout.root, files=tuple(file.resolve() for file in request.files))
         self.grids = [choose_longer(self.layout, grid) for grid in grids]
+        files, preload = tuple(file.resolve() for file in request.files), request.preload or preload_of(self.grids)
+        self.request = replace(request, root=self.layout.root, files=files, preload=preload)
         self._cells = collect_cells(self.grids, visit, request.files)
         require()
         if not request.replace:

@@ -57,7 +57,7 @@ def collect_cells(
             sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
-            if hasattr(getattr(planned.trial, "execution", None), "knockout"):
+            if hasattr(planned.trial.execution, "knockout"):
                 operators[planned.cell] = planned.trial.operators()  # type: ignore[attr-defined]
             task = getattr(planned.trial, "task", None)
             judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []

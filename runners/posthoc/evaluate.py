@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, NotFoundError, SpecError, StoreError
 from ablate.runners.attempts.submission_record import read_submission_record
-from ablate.runners.attempts.worker_entry import WorkerEntry, present_reference
 from ablate.runners.evaluations import Evaluation
 from ablate.runners.evaluations.knockout import Knockout, row_name
 from ablate.runners.posthoc import evaluation_records as records
@@ -82,17 +81,13 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
 
 
 def submitted_files(layout: Layout, kept: Iterable[Kept], known: Iterable[Path]) -> list[Path]:
-    """List the spec files of the submissions that trained the trials, but `known` ones; SpecError for other kinds."""
+    """List the spec files of the submissions that trained the trials, but `known` ones."""
     files: dict[Path, None] = {}
     for submission in sorted({str(each.attempt.start["submission"]) for each in kept}):
         try:
             job = read_submission_record(layout, submission).job
         except (NotFoundError, StoreError):
             continue
-        ours = WorkerEntry().trial
-        trial = present_reference((job.get("entry") or {}).get("trial", ours))
-        if trial != ours:
-            raise SpecError(f"only models of {ours} can be evaluated; those of {submission} are of {trial}")
         files |= dict.fromkeys(map(Path, job.get("specs") or job.get("files") or ()))
     loaded = {spec_module_name(file) for file in known}
     return [file for file in files if file.is_absolute() and spec_module_name(file) not in loaded]

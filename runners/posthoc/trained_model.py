@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from ablate.grid import spec_error
 from ablate.grid.errors import NotFoundError, SpecError
+from ablate.runners.attempts.experiments import experiment_class
 from ablate.runners.checkpoint import load_checkpoint
 from ablate.runners.evaluations import Judge
 from ablate.runners.evaluations.evaluation import open_evaluations
@@ -102,11 +103,23 @@ def find_kept(layout: Layout, key: str) -> Kept:
     return Kept(key, done[-1], state, files[-1])
 
 
+def no_trial(key: str, kind: str) -> SpecError:
+    """Describe a trial of another class, whose model nobody can build later."""
+    return SpecError(
+        f"trial {key[:8]} is of {kind!r} and has no model of a Trial, which a later evaluation needs; record the value "
+        "in its train, by run.evaluate(...)"
+    )
+
+
 def rebuild_model(kept: Kept, device: Device | None, codes: Codes) -> TrainedModel:
     """Rebuild the model on `device`, else where the trial trains; SpecError if the code makes another one."""
     step, state = load_checkpoint(kept.weights, kept.key)
+    kind = state["spec"].get("kind")
+    trial_class = experiment_class(kind)
+    if not issubclass(trial_class, Trial):
+        raise no_trial(kept.key, kind)
     try:
-        trial = Trial.model_validate(state["spec"])
+        trial = trial_class.model_validate(state["spec"])
     except ValidationError as error:
         reason = spec_error(error, "Trial")
         raise SpecError(

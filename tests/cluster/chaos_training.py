@@ -1,6 +1,6 @@
 """Toy training that keeps a diary of every step, and the grid of it that the chaos test disturbs.
 
-Worker processes import it by reference: `ENTRY`. The variable CHAOS_STEPS names a directory with a diary file of
+Trials name it as what trains them. The variable CHAOS_STEPS names a directory with a diary file of
 each attempt. A line has a word, a step and a time of this machine's clock.
 """
 
@@ -16,7 +16,6 @@ from toy_training import Execution, Falling, Rising, ToyTrial
 
 from ablate.grid import Grid, over as axis
 from ablate.runners.attempts.attempt import Attempt
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.training.training_context import TrainingResult
 
 STEPS = 60
@@ -27,16 +26,14 @@ FLUSH_EVERY = 4
 SEEDS = 18
 WAITING_SEEDS, WAIT_AT = 3, STEPS // 2
 """Trials of the last seeds stay at this step until nothing is to happen any more: there is always somebody to hit."""
-ENTRY = WorkerEntry(
-    trial="toy_training:ToyTrial", train="cluster.chaos_training:train", preload=("torch", "pyarrow.parquet")
-)
+TRAIN = "cluster.chaos_training:train"
 
 
 def grid(step_s: float = STEP_S) -> Grid:
     """Two trials for each seed; `step_s` is no part of what they are."""
     return Grid(
         name="chaos",
-        base=ToyTrial(steps=STEPS, execution=Execution(checkpoint_s=CHECKPOINT_S, step_s=step_s)),
+        base=ToyTrial(steps=STEPS, execution=Execution(checkpoint_s=CHECKPOINT_S, step_s=step_s, trained_by=TRAIN)),
         axes=[axis("operator", [Falling(), Rising()], labels=["falling", "rising"])],
         seeds=range(SEEDS),
     )
@@ -44,12 +41,14 @@ def grid(step_s: float = STEP_S) -> Grid:
 
 def hogs(accumulate: int = 1) -> Grid:
     """Two trials that take all memory unless their batch is halved."""
-    return toy_grid("hogs", seeds=(0,), fates=("hogs",), checkpoint_s=CHECKPOINT_S, step_s=0.05, accumulate=accumulate)
+    execution = {"checkpoint_s": CHECKPOINT_S, "step_s": 0.05, "accumulate": accumulate, "trained_by": TRAIN}
+    return toy_grid("hogs", seeds=(0,), fates=("hogs",), **execution)
 
 
 def endless() -> Grid:
     """Two trials whose evaluation is longer than any life of a worker."""
-    return toy_grid("endless", seeds=(0,), fates=("evaluates",), steps=4, checkpoint_s=0.1, step_s=0.2)
+    execution = {"checkpoint_s": 0.1, "step_s": 0.2, "trained_by": TRAIN}
+    return toy_grid("endless", seeds=(0,), fates=("evaluates",), steps=4, **execution)
 
 
 class Kept:

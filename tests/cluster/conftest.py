@@ -2,15 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from cluster.cluster import PACKAGES, Cluster, missing
 from cluster.user import User
-from toy_training import ENTRY
-
-from ablate.runners.attempts.run_request import RunRequest
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +43,7 @@ def user(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
     """Somebody whose trials are toys; what their workers said belongs to the report of a test."""
-    train_toys(tmp_path, monkeypatch)
+    set_up_workers(tmp_path, monkeypatch)
     yield User(tmp_path, capsys).writes()
     for path in sorted(tmp_path.glob("*/submissions/*/logs/*")):
         print(f"{path.name}:\n{path.read_text()[-3000:]}")  # noqa: T201
@@ -58,9 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_chaos" not in item.nodeid)
 
 
-def train_toys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers train toys, in one thread and from snapshots in `place`."""
-    for command in ("run", "retry"):
-        monkeypatch.setattr(f"ablate.runners.cli.{command}.RunRequest", partial(RunRequest, entry=ENTRY))
+def set_up_workers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers train in one thread and from snapshots in `place`."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ABLATE_TREES", str(place / "trees"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster.cluster import Cluster, ClusterBroken, Shape, wait_for
-from cluster.conftest import train_toys
+from cluster.conftest import set_up_workers
 from cluster.user import ABLATE, PATIENCE_S, User, over, wait_until_over
 
 from ablate.runners.backends.slurm.submit.already_queued import AlreadyQueued
@@ -145,7 +145,7 @@ def test_a_cluster_takes_as_many_workers_as_max_job_count_leaves_room_for_or_non
     with Cluster(Shape(gpus=0, max_array=1, accounting=False)) as cluster:
         for name, value in cluster.environment.items():
             monkeypatch.setenv(name, value)
-        train_toys(tmp_path, monkeypatch)
+        set_up_workers(tmp_path, monkeypatch)
         found = read_limits()
         assert (found.array_size, arrays(3, found)) == (1, [1, 1, 1])
         with pytest.raises(ClusterBroken, match="Invalid job array"):

@@ -18,7 +18,7 @@ from cluster.chaos_laws import (
     processes_that_know,
     recorded_again,
 )
-from cluster.chaos_training import ENTRY, SEEDS, grid, hogs, over
+from cluster.chaos_training import SEEDS, grid, hogs, over
 from cluster.cluster import Cluster, Shape, wait_for
 from cluster.user import end_long_lives
 from real_spec import real_spec
@@ -80,7 +80,7 @@ def submit(place: Path) -> list[int]:
     for made, request in {"grid": slurm, "hogs": slurm.changed(workers=1, per_gpu=1, mem="900M", oom="halve")}.items():
         toys = place / f"{made}.py"
         toys.write_text(TOYS.format(made=made))
-        asked = RunRequest(root, entry=ENTRY, files=(toys,))
+        asked = RunRequest(root, files=(toys,))
         queue(Drafter(asked, load_spec_file(toys).values(), request, Scheduler()), lambda _: None)
     assert execute(["run", str(real), "--on", "slurm", "--campaign", str(root)]) == 0
     layout = Layout(root)
@@ -95,7 +95,7 @@ def submit_endless(place: Path) -> int:
         gpus=0, cpus=2, per_gpu=2, time="30m", signal_s=6, heartbeat_s=0.5, workers=1, mem="3500M", partition="preempt",
         setup=setup(place)[1:],
     )  # fmt: skip
-    asked = RunRequest(place / "endless", entry=ENTRY, files=(toys,))
+    asked = RunRequest(place / "endless", files=(toys,))
     grids = list(load_spec_file(toys).values())
     queued = queue(Drafter(asked, grids, slurm, Scheduler()), lambda _: None)
     assert queued.record is not None
@@ -107,7 +107,7 @@ def undisturbed(place: Path) -> dict[str, Any]:
     """The tables of the same trials, one after another in this process."""
     quiet = {"land_every_s": None, "progress": False}
     real = place / "real.py"
-    run_campaign(place / "calm", [grid(step_s=0.0), hogs(accumulate=2)], Inline(), RunRequest(entry=ENTRY, **quiet))  # type: ignore[arg-type]
+    run_campaign(place / "calm", [grid(step_s=0.0), hogs(accumulate=2)], Inline(), RunRequest(**quiet))  # type: ignore[arg-type]
     run_campaign(place / "calm", load_spec_file(real).values(), Inline(), RunRequest(files=(real,), **quiet))  # type: ignore[arg-type]
     return plain(tables(place / "calm"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster.cluster import Cluster, wait_for
-from cluster.conftest import train_toys
+from cluster.conftest import set_up_workers
 from cluster.user import SPEC
 
 from ablate.runners.attempts.submission_record import read_submission_record
@@ -38,7 +38,7 @@ def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
 @pytest.fixture
 def layout(cluster: Cluster, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A campaign of six trials that never end by themselves, on two workers, both of which are training."""
-    train_toys(tmp_path, monkeypatch)
+    set_up_workers(tmp_path, monkeypatch)
     path = tmp_path / "tended.py"
     path.write_text(ENDLESS)
     ask("run", str(path), "--on", "slurm")

@@ -30,15 +30,10 @@ grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})
 """
 ABLATE = """\
-from functools import partial
-from toy_training import ENTRY
-from ablate.runners.cli import retry, run
-for command in (run, retry):
-    command.RunRequest = partial(command.RunRequest, entry=ENTRY)
 from ablate.runners.cli.app import main
 main()
 """
-"""The command, with toy training."""
+"""The command."""
 PATIENCE_S = 150.0
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import islice, product
-from typing import Self
+from typing import Literal, Self
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,7 +10,7 @@ from pydantic import model_validator
 from standin import PRINCIPLED, SOFTMAX, SSA, SSA_OPERATOR, Exponential, Number, Operator, Suppress
 from standin_grid import BASE, HEADS, LAYERS, OPERATORS, grid, labels
 
-from ablate.grid import Dimension, Grid, Spec, SpecError, forbid, has, one_at_a_time, over, zipped
+from ablate.grid import Dimension, Experiment, Grid, Spec, SpecError, forbid, has, one_at_a_time, over, zipped
 from ablate.grid.names import axis_names
 from ablate.grid.rule import CellRule
 
@@ -73,13 +73,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: one_at_a_time(over("a", [1], when=bool)), "move the when= of 'a' to one_at_a_time"),
     (lambda: grid(over("seed", [1, 2])), "not an axis"),
     (lambda: grid(LAYERS, LAYERS), r"'model\.layers' comes twice"),
-    *((lambda name=name: Grid(name, PRINCIPLED), "a grid's name") for name in ("a b", "-a", "a--b", "a/b", "", "ä")),
-    (lambda: Grid("g", PRINCIPLED, over("model.layers", [1])), "the axes of a grid are a list of over"),
-    (lambda: Grid("g", PRINCIPLED, rules=[bool]), "the rules of a grid are a list of forbid"),
-    (lambda: Grid("g", PRINCIPLED, baseline="softmax"), "baseline of a grid: {axis name: label}; 'g' has 'softmax'"),
-    (lambda: Grid("g", PRINCIPLED, measure={"name": "mse"}), "measure of a grid: a Measure"),
-    (lambda: Grid("g", PRINCIPLED, seeds=5), "seeds of a grid: a list of whole numbers"),
-    (lambda: Grid("g", "trial"), "base of a grid: a spec"),
+    *((lambda name=name: Grid(name, BASE), "a grid's name") for name in ("a b", "-a", "a--b", "a/b", "", "ä")),
+    (lambda: Grid("g", BASE, over("model.layers", [1])), "the axes of a grid are a list of over"),
+    (lambda: Grid("g", BASE, rules=[bool]), "the rules of a grid are a list of forbid"),
+    (lambda: Grid("g", BASE, baseline="softmax"), "baseline of a grid: {axis name: label}; 'g' has 'softmax'"),
+    (lambda: Grid("g", BASE, measure={"name": "mse"}), "measure of a grid: a Measure"),
+    (lambda: Grid("g", BASE, seeds=5), "seeds of a grid: a list of whole numbers"),
+    (lambda: Grid("g", "trial"), "the base of grid 'g' is 'trial'; .* give a Trial"),  # type: ignore[arg-type]
+    (lambda: Grid("g", PRINCIPLED), r"the base of grid 'g' is Operator.* write class Operator\(Experiment\)"),  # type: ignore[arg-type]
+    (lambda: Grid("g", Paced), r"call it: Paced\("),  # type: ignore[arg-type]
     (lambda: forbid(bool, reason=" "), "a rule says why"),
     (lambda: grid(over("operator.gat.strength", [1])), "'gat' is not a field of Operator; .*did you mean 'gate'"),
     (lambda: grid(over("operator.gate.strength.init.x", [1])), "asks for 'x' of 0.5, which has no fields"),
@@ -201,9 +203,9 @@ class Pace(Spec):
         return self
 
 
-class Paced(Spec):
+class Paced(Experiment):
+    kind: Literal["tests_paced"] = "tests_paced"
     pace: Pace = Pace()
-    seed: int = 0
 
 
 def test_an_axis_begins_with_what_was_written_and_not_with_what_it_came_to() -> None:

@@ -1,6 +1,6 @@
 """Cells that are trained longer: cells of a grid beside its variants, like controls."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from standin import SOFTMAX, SSA_OPERATOR, Trial
@@ -11,6 +11,8 @@ from ablate.grid.errors import SpecError
 
 class Lasting(Trial):
     """The stand-in trial, which can be trained longer."""
+
+    kind: Literal["tests_lasting"] = "tests_lasting"  # type: ignore[assignment]
 
     def longer(self, factor: int) -> "Lasting":
         return self.changed(training=self.training.changed(steps=factor * self.training.steps))

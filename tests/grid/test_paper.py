@@ -1,15 +1,17 @@
 """The registry of a paper's tables and figures."""
 
+from typing import Literal
+
 import pytest
 
-from ablate.grid import Grid, NotFoundError, PaperGrids, PaperItem, PaperScale, Spec, SpecError
+from ablate.grid import Experiment, Grid, NotFoundError, PaperGrids, PaperItem, PaperScale, SpecError
 
 
-class Toy(Spec):
+class Toy(Experiment):
     """A trial of a toy."""
 
+    kind: Literal["tests_paper"] = "tests_paper"
     size: int = 1
-    seed: int = 0
 
 
 def table(scale: PaperScale) -> Grid:

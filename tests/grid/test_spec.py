@@ -10,7 +10,19 @@ from typing import Annotated, Any, Self
 import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError, model_validator
-from standin import PRINCIPLED, SSA, SSA_OPERATOR, Number, Operator, Trial
+from standin import (
+    PRINCIPLED,
+    SSA,
+    SSA_OPERATOR,
+    LinearFunctions,
+    Model,
+    Number,
+    Operator,
+    Placement,
+    Task,
+    Training,
+    Trial,
+)
 
 from ablate.grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, canonical_json, cell_key, content_key
 from ablate.grid.suggestions import suggest_name
@@ -214,13 +226,24 @@ def test_a_cell_key_is_the_key_without_the_seed() -> None:
     assert cell_key(Seeded(x=3)) != cell_key(Seeded(x=2))
 
 
+class Whole(Spec):
+    """A spec of many specs; its fields in the key are those of a trial."""
+
+    task: Task = LinearFunctions()
+    model: Model = Model()
+    operator: Operator = PRINCIPLED
+    placement: Placement = Placement()
+    training: Training = Training()
+    seed: int = 0
+
+
 GOLDEN_SPECS = {
     "grid/point": Point(
         x=-1.5e-7, count=2, text="γ", flag=True, maybe=1.0, at={"b": 1, "a": 1e22}, name="no part of it"
     ),
     "grid/number": Number(init=0.5, per=("layer", "head")),
     "grid/score": SSA(),
-    "grid/trial": Trial(operator=PRINCIPLED, seed=4),
+    "grid/trial": Whole(seed=4),
 }
 
 

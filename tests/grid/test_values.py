@@ -83,7 +83,7 @@ WRONG = [
     ({"hidden_size": 2}, "'hidden_size' .*'model.width'"),  # another library's name of a field of a part
     ({"model": {"heads": 3}}, "model: .*3 and 128"),
     ({"operator": {"score": {"kind": "sas"}}}, "operator.score: .*'sas'.*'ssa'"),
-    ({"seed": "a", "model": {"layers": "b", "width": "c"}}, "model.layers .*'b' .*2 more"),
+    ({"seed": "a", "model": {"layers": "b", "width": "c"}}, "seed .*'a' .*2 more"),
     ({"model": "gpt2"}, "model .*'gpt2'"),
     ({"training": {"clip": "x" * 500}}, "training.clip .*'x{27}...x{28}'"),
 ]

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-import toy_faults
 from toy_campaign import keys, run_quietly, tables, toy_grid
 
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.attempt import Attempt
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.checkpoint import read_checkpoint
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import run_campaign
@@ -168,8 +166,7 @@ def test_a_full_disk_is_not_the_fault_of_a_trial(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("machine", [Inline, Local])
 def test_an_attempt_that_is_deleted_while_it_trains_begins_again(tmp_path: Path, machine: Any) -> None:
-    entry = WorkerEntry("toy_training:ToyTrial", f"{toy_faults.__name__}:deleting", ("pyarrow.parquet",))
-    result = run_quietly(tmp_path / "c", toy_grid(seeds=[0, 1, 2]), machine(), entry=entry)
+    result = run_quietly(tmp_path / "c", toy_grid(seeds=[0, 1, 2], trained_by="toy_faults:deleting"), machine())
     assert (result.done, result.failed, result.stopped) == (6, 0, 0)
     assert len(list((tmp_path / "c").rglob("*.deleted"))) == 2
 

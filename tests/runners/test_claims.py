@@ -16,7 +16,6 @@ import pytest
 from claiming_worker import ABOUT
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 from warm import Warm
 
 from ablate.grid.errors import EnvironmentProblem
@@ -200,7 +199,7 @@ def deaths_over(layout: Layout, **fields: Any) -> tuple[CrashCounter, str]:
     lines = list(trial_lines(toy_grid(seeds=[0])))
     submission = submission_id()
     write_submission(layout, submission, lines)
-    return CrashCounter(RunRequest(layout.root, submission, ENTRY, **fields)), lines[0]["trial"]
+    return CrashCounter(RunRequest(layout.root, submission, **fields)), lines[0]["trial"]
 
 
 def dies_over(layout: Layout, trial: str, sources: dict[str, str], step: int | None = None) -> None:

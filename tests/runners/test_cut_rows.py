@@ -6,7 +6,6 @@ import pytest
 from row_fakes import DONE, FREE, SUBMISSION, Silent
 from synthetic import write_end, write_start
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 
 from ablate.runners.attempts.crash_counter import MOST_DEATHS, CrashCounter
 from ablate.runners.attempts.manifest import trial_lines, write_submission
@@ -31,7 +30,7 @@ def write_toy_submission(layout: Layout, fits: int) -> str:
 
 
 def job(layout: Layout, **fields: Any) -> RunRequest:
-    return RunRequest(layout.root, SUBMISSION, ENTRY, **{"oom": "halve", **fields})
+    return RunRequest(layout.root, SUBMISSION, **{"oom": "halve", **fields})
 
 
 def worker(layout: Layout, number: int, **fields: Any) -> Worker:

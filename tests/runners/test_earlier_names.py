@@ -3,17 +3,21 @@
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from slurm_node import end_of, send
 
 from ablate import ROOMS
 from ablate.grid import Grid
-from ablate.runners.attempts.worker_entry import WorkerEntry, present_reference
+from ablate.runners.attempts.submission_record import read_submission_record, write_submission_record
 from ablate.runners.execution.repro import _run
 from ablate.runners.provenance import specfile
 from ablate.runners.provenance.source import digest, statements
 from ablate.runners.provenance.specfile import load_spec_file
+from ablate.runners.trial import Trial
+from ablate.store.files.trial_status import trial_state
 
 NOW, BEFORE = "ablate.", ""
 SPEC = """
@@ -41,13 +45,15 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def test_recorded_references_are_those_of_now() -> None:
-    for train in ("runners.training:train", "runners.training.loop:train"):
-        recorded = WorkerEntry("runners.trial:Trial", train, ("torch", "runners.training.loop"))
-        assert recorded.trial == WorkerEntry().trial
-        assert (recorded.train, recorded.preload) == (f"ablate.{train}", ("torch", "ablate.runners.training.loop"))
-    for reference in ("mine:train", "store:train", "store.own_tasks:train", *vars(WorkerEntry()).values()):
-        assert isinstance(reference, tuple) or present_reference(reference) == reference
+def test_a_job_that_an_earlier_release_queued_trains(tmp_path: Path, tiny: Trial) -> None:
+    sent = send(tmp_path, Grid(name="g", base=tiny, seeds=[0]))
+    record = read_submission_record(sent.layout, sent.submission)
+    entry = {"trial": "runners.trial:Trial", "train": "runners.training:train", "preload": ["runners.training.loop"]}
+    job = {**{name: value for name, value in record.job.items() if name != "preload"}, "entry": entry}
+    write_submission_record(sent.layout, replace(record, job=job))
+    status, out, err = end_of(sent.start())
+    assert status == 0, f"{out}\n{err}"
+    assert [trial_state(sent.layout, key).state for key in sent.layout.trial_keys()] == ["done"]
 
 
 def test_a_spec_file_of_before_is_the_same_grid(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from own_experiment import line_grid
 from real_spec import real_spec
 
 from ablate.grid.errors import NotFoundError
@@ -14,6 +15,7 @@ from ablate.runners.checkpoint import load_checkpoint, save_checkpoint
 from ablate.runners.cli.app import execute
 from ablate.runners.evaluations import Evaluation, Judge
 from ablate.runners.execution.repro import values_of
+from ablate.runners.execution.run import run_campaign
 from ablate.runners.posthoc import evaluation_records
 from ablate.runners.tasks.task import Items, Measurements, Predict, Task
 from ablate.store.files.atomic import read_json
@@ -308,3 +310,28 @@ def test_without_weights_it_says_what_to_do(campaign: Path, asked: Path, capsys:
     assert evaluate(campaign, second, "--with", asked) == 3
     assert "run it first" in capsys.readouterr().err
     assert evaluate(campaign, "grid=small", "--with", asked) == 4
+
+
+NOTED = """
+class Noted(type(grid.base)):
+    kind: Literal["tests_noted_model"] = "tests_noted_model"
+    remark: str = ""
+
+fields = {name: getattr(grid.base, name) for name in type(grid.base).model_fields}
+grid = replace(grid, base=Noted(**fields), seeds=[0])
+"""
+
+
+def test_a_subclass_of_trial_is_evaluated_and_another_experiment_is_refused(tmp_path: Path, asked: Path) -> None:
+    spec, campaign = tmp_path / "spec.py", tmp_path / "c"
+    imports = "from dataclasses import replace\nfrom typing import Literal"
+    execution = "keep_weights=True"
+    spec.write_text(real_spec("small", training="steps=1", execution=execution, before=imports, after=NOTED))
+    assert execute(["run", str(spec), "--campaign", str(campaign), "--on", "inline"]) == 0
+    assert run_campaign(campaign, [line_grid(seeds=range(1))]).done == 2
+    trust(Layout(campaign), "code")
+    assert evaluate(campaign, "grid=small", "--with", asked) == 0
+    assert rows(campaign, LATER)
+    assert evaluate(campaign, "grid=line", "--with", asked) == 4
+    (key, *_) = rows(campaign, "SELECT trial FROM grid_trial WHERE grid = 'line' ORDER BY ALL")
+    assert evaluate(campaign, *key, "--with", asked) == 2

@@ -1,5 +1,6 @@
 """Training code of a user's own: its keys, its loops, its stops, and what it records."""
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,52 @@ def test_a_subclass_of_trial_has_its_fields_and_the_training_of_trials(tiny: Any
     for trial, context in zip((tiny, noted), contexts, strict=True):
         trained(trial, context, tmp_path)
     assert contexts[0].losses() == contexts[1].losses() != []
+
+
+def test_a_train_that_hands_over_begins_once_and_records_more_unless_it_stopped(
+    tiny: Any, tmp_path: Path, memory: Any
+) -> None:
+    from ablate.runners.trial import Trial
+
+    class Followed(Trial):
+        kind: Literal["tests_followed"] = "tests_followed"
+
+        def train(self, run: Any) -> None:
+            super().train(run)
+            run.log(99, after=1.0)
+            run.evaluate("after", 2.0)
+            run.cost(after_s=3.0)
+
+    fields = {name: getattr(tiny, name) for name in Trial.model_fields}
+    context, begun = memory(stop_at={3}), []
+    context.begins = lambda *record: begun.append(record)
+    first = trained(Followed(**fields), context, tmp_path)
+    assert (first.stopped, first.step, 99 in context.logged, len(begun)) == (True, 3, False, 1)
+    assert "after" not in {name for _, name in context.evaluations}
+    context.stop_at.clear()
+    last = trained(Followed(**fields), context, tmp_path)
+    assert (last.stopped, context.logged[99]["after"], len(begun)) == (False, 1.0, 2)
+    assert (context.evaluations[last.step, "after"][0], last.cost["after_s"]) == (2.0, 3.0)
+
+
+def failing(experiment: Experiment, _: Any) -> TrainingResult:
+    """Training that another function does, and cannot."""
+    raise experiment.error  # type: ignore[attr-defined]
+
+
+def lenient(self: Any, run: Any) -> None:
+    """Go on whatever happens."""
+    with contextlib.suppress(Exception):
+        run.hand_over(f"{__name__}:failing")
+
+
+@pytest.mark.parametrize("error", [SpecError("no file"), UnfitCheckpoint("other"), ValueError("x")], ids=repr)
+def test_an_error_of_what_was_handed_over_stays_what_it_is(error: Exception, tmp_path: Path, memory: Any) -> None:
+    experiment = of(lenient)
+    experiment.__dict__["error"] = error
+    with pytest.raises(type(error)) as caught:
+        trained(experiment, memory(stop_at={0}), tmp_path)
+    assert caught.value is error
 
 
 # Loops:
@@ -337,8 +384,8 @@ def test_a_training_that_does_not_record_what_the_grid_compares_has_failed(tmp_p
         run.evaluate("valid_loss", 1.0)
 
     with pytest.raises(Failed, match=r"no 'val_loss'.* loss, valid_loss; did you mean 'valid_loss'"):
-        train_experiment(of(train), memory(), tmp_path, "val_loss")
-    assert train_experiment(of(train), memory(), tmp_path, "loss").step == 0
+        train_experiment(of(train), memory(), tmp_path, lambda: "val_loss")
+    assert train_experiment(of(train), memory(), tmp_path, lambda: "loss").step == 0
 
 
 # Whole campaigns, in real processes:

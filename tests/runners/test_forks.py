@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 from warm import Warm, warm_server
 
 from ablate.grid.errors import SpecError
@@ -94,7 +93,7 @@ def test_no_signal_to_the_group_ends_a_fork_server_or_a_worker_at_any_moment() -
 
 def job_of(root: Path, lines: Iterable[Mapping[str, Any]]) -> RunRequest:
     write_submission(Layout(root), "20260101T000000-000000", lines)
-    return RunRequest(root, "20260101T000000-000000", ENTRY)
+    return RunRequest(root, "20260101T000000-000000")
 
 
 def test_a_trial_that_is_not_what_the_manifest_says_ends_the_run(tmp_path: Path) -> None:

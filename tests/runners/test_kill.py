@@ -199,10 +199,10 @@ def test_a_real_run_is_killed_and_goes_on(tmp_path: Path, undisturbed: dict[str,
     script, go = tmp_path / "user.py", tmp_path / "go"
     script.write_text(
         # no `if __name__ == "__main__"`: workers must not run the user's script again
-        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\n"
-        "from ablate.runners.execution import Local\nfrom toy_campaign import ENTRY, run_quietly, toy_grid\n"
-        "entry = replace(ENTRY, preload=('torch', *ENTRY.preload))  # else every worker loads it to save\n"
-        f"run_quietly(Path(sys.argv[1]), toy_grid(**{ {**GRID, 'held': str(go)}!r}), Local(2), entry=entry)\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from ablate.runners.execution import Local\nfrom toy_campaign import run_quietly, toy_grid\n"
+        "preload = 'torch', 'pyarrow.parquet'  # else every worker loads torch to save\n"
+        f"run_quietly(Path(sys.argv[1]), toy_grid(**{ {**GRID, 'held': str(go)}!r}), Local(2), preload=preload)\n"
     )
     root = tmp_path / "campaign"
     command = [sys.executable, str(script), str(root)]

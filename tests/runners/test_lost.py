@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pretend_slurm import PretendSlurm
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 
 from ablate.grid import Measure
 from ablate.runners.attempts.manifest import Manifest
@@ -19,7 +18,7 @@ from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.store import Store
 
-OPTIONS = RunRequest(entry=ENTRY, progress=False, land_every_s=None)
+OPTIONS = RunRequest(progress=False, land_every_s=None)
 
 
 GRID = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))

@@ -3,12 +3,10 @@
 import os
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
-from toy_training import ENTRY
 from warm import warm_server
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
@@ -20,10 +18,9 @@ from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
 
-WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
+WARM = ("torch", "pyarrow.parquet")
 """For trials that save: the server loads torch once, and not every worker for itself."""
 
-DESCRIBE = replace(ENTRY, train="toy_training:describe")
 SPEC = """
 import os
 from typing import Literal
@@ -47,7 +44,7 @@ def test_local_workers_are_warm_processes_of_one_thread(tmp_path: Path, capfd: p
     """The output of a trial is in its log; no process is left."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = children.read_text()
-    result = run_quietly(tmp_path, toy_grid(seeds=range(4)), Local(2), entry=DESCRIBE)
+    result = run_quietly(tmp_path, toy_grid(seeds=range(4), trained_by="toy_training:describe"), Local(2))
     assert result.done == 8
     assert children.read_text() == before
     found: dict[str, set[float]] = {}
@@ -68,7 +65,7 @@ def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(t
     deaths = tmp_path / "deaths"
     deaths.write_text("x")
     grid = toy_grid(seeds=[0], fates=["dies"], fate_at=10, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "killed", grid, Local(1, start=warm_server), entry=WARM).done == 2
+    assert run_quietly(tmp_path / "killed", grid, Local(1, start=warm_server), preload=WARM).done == 2
     assert run_quietly(tmp_path / "calm", grid, Inline()).done == 2
     assert tables(tmp_path / "killed") == tables(tmp_path / "calm")
     _, resumed = sorted(states(tmp_path / "killed"), key=lambda state: len(state.attempts))
@@ -92,7 +89,7 @@ def test_deaths_with_progress_in_between_are_forgiven(tmp_path: Path) -> None:
     deaths = tmp_path / "deaths"
     deaths.write_text("x" * (MOST_DEATHS + 1))
     grid = toy_grid(seeds=[0], fates=["dies"], steps=60, fate_at=5, checkpoint_s=0.0, deaths=str(deaths))
-    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), entry=WARM).done == 2
+    assert run_quietly(tmp_path / "campaign", grid, Local(1, start=warm_server), preload=WARM).done == 2
     assert max(len(state.attempts) for state in states(tmp_path / "campaign")) > MOST_DEATHS
 
 
@@ -109,7 +106,7 @@ def test_a_worker_that_is_asked_to_leave_hands_its_trial_to_another(tmp_path: Pa
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    result = run_quietly(root, grid, Local(1, start=warm_server), entry=WARM)
+    result = run_quietly(root, grid, Local(1, start=warm_server), preload=WARM)
     thread.join()
     assert (result.done, result.stopped) == (2, 0)
     stopped = [state for state in states(root) if len(state.attempts) == 2]
@@ -141,8 +138,7 @@ def test_workers_that_cannot_start_end_the_run(tmp_path: Path, ending: str, rais
     options = RunRequest(**{**vars(QUIET), "files": (path,)})
     with pytest.raises(raised, match=said):
         run_campaign(tmp_path / "campaign", [toy_grid()], Local(2, start=warm_server), options)
-    entry = replace(ENTRY, preload=("nothing_of_the_kind",))
     with pytest.raises(EnvironmentProblem, match="No module named 'nothing_of_the_kind'"):
-        run_quietly(tmp_path, toy_grid(), Local(2, start=warm_server), entry=entry)
+        run_quietly(tmp_path, toy_grid(), Local(2, start=warm_server), preload=("nothing_of_the_kind",))
     with pytest.raises(SpecError, match="at least one worker; got 0"):
         Local(0)

@@ -22,7 +22,6 @@ from warm import real_server
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Outcome
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.backends.slurm.worker.assignment import Arguments, Assignment
 from ablate.runners.backends.slurm.worker.record_file import WorkerRecordFile
 from ablate.runners.backends.slurm.worker.signals import SignalState
@@ -198,7 +197,7 @@ def test_on_a_cluster_node_too(tmp_path: Path, alone: dict[int, list[float]]) ->
     acts = ["autocast", "linear"]
     path = acting_spec(tmp_path, acts, seeds=2)
     (grid,) = load_spec_file(path).values()
-    sent = send(tmp_path / "campaign", grid, entry=WorkerEntry(), job={"files": [str(path)]})
+    sent = send(tmp_path / "campaign", grid, job={"files": [str(path)]})
     status, _, _ = end_of(sent.start())
     assert status == 0
     assert losses(tmp_path / "campaign") == alone

@@ -265,7 +265,7 @@ def test_an_unfit_report_fails_the_trial_and_says_where(
 def test_values_under_another_name_than_the_measure_fail_the_trial(script: Script, memory: Any, tmp_path: Path) -> None:
     command = script("print('loss 1')", metrics=r"loss (?P<los>\S+)")
     with pytest.raises(Failed, match="'los'"):
-        train_experiment(command, memory(), tmp_path / "files", "loss")
+        train_experiment(command, memory(), tmp_path / "files", lambda: "loss")
 
 
 def test_output_that_is_no_text_is_read_where_it_is(script: Script, memory: Any, tmp_path: Path, capsys: Any) -> None:

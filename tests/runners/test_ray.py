@@ -18,7 +18,6 @@ from warm import warm_server
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.submission_record import Submission, submission_records
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.cli.app import execute
 from ablate.runners.execution import Local
 from ablate.runners.execution.ray_machine import Ray
@@ -97,9 +96,10 @@ def test_an_error_of_a_worker_is_raised_as_it_is(
 ) -> None:
     for name in environ.keys() - os.environ.keys():
         monkeypatch.setenv(name, environ[name])
-    entry = WorkerEntry("toy_training:ToyTrial", "toy_training:is_not_there")
+    spec = tmp_path / "spec.py"
+    spec.write_text("raise ValueError('not in a worker')\n")
     with pytest.raises(SpecError) as raised:
-        run_quietly(tmp_path / "c", toy_grid(seeds=[0]), Ray(1), entry=entry)
+        run_quietly(tmp_path / "c", toy_grid(seeds=[0]), Ray(1), files=(spec,))
     assert type(raised.value) is SpecError
 
 

@@ -16,7 +16,7 @@ from real_spec import real_spec
 from user_work_tree import copied_rooms, git
 
 from ablate.runners.cli.app import execute
-from ablate.runners.execution.repro import ValueAddress, differences, read_recorded
+from ablate.runners.execution.repro import ValueAddress, _prepare, differences, read_recorded
 from ablate.runners.rerun import rerun
 from ablate.runners.trial import Execution
 from ablate.store.files.atomic import parse_object, read_json
@@ -163,6 +163,16 @@ def test_the_record_of_release_0_1_names_what_is_run(place: Path, repro: Repro) 
     change_record(place, snapshot=None, job={"files": [str(place / "user" / "my.py")], "entry": entry})
     done = repro()
     assert (done.returncode, done.stdout) == (0, equal(place)), done.stderr
+
+
+def test_a_snapshot_of_an_earlier_release_is_told_what_it_asks_for(place: Path, tmp_path: Path) -> None:
+    entry = {"trial": "runners.trial:Trial", "train": "runners.training:train", "preload": ["runners.training.loop"]}
+    layout = Layout(place / "c")
+    (key,) = layout.trial_keys()
+    change_record(place, job={"files": [], "entry": entry})
+    request = _prepare(read_recorded(layout, key), tmp_path, None, lambda _: None)
+    assert request["tree"] is not None
+    assert (request["trial"], request["train"]) == (entry["trial"], entry["train"])
 
 
 def test_a_damaged_snapshot_is_refused_and_nothing_is_run(place: Path, repro: Repro) -> None:

@@ -1,15 +1,17 @@
 """One request for every backend: its data are those of earlier records, and the options of a cluster are its fields."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_campaign import QUIET, toy_grid
-from toy_training import ENTRY
 
-from ablate.grid import Measure
-from ablate.runners.attempts.run_request import RunRequest
+from ablate.grid import Grid, Measure
+from ablate.runners.attempts.experiments import preload_of
+from ablate.runners.attempts.run_request import OF_TRIALS, RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.cli.app import app
 from ablate.runners.cli.campaign_plan import plan_campaign
@@ -33,12 +35,22 @@ def test_a_worker_reads_a_request_of_an_earlier_release() -> None:
     request = RunRequest.read(EARLIER, Path("/tree"), root=Path("/campaign"), submission="s", place={"job": "1_0"})
     assert (request.retry, request.heartbeat_s, request.oom) == (True, 7.0, "halve")
     assert request.files == (Path("/tree/code/toys.py"),)
-    assert request.entry.trial == "ablate.runners.trial:Trial"
+    assert request.preload == OF_TRIALS
     assert (request.root, request.submission, request.place) == (Path("/campaign"), "s", {"job": "1_0"})
 
 
+def test_workers_import_beforehand_what_the_trials_of_a_grid_need(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    toys, trials = toy_grid(seeds=[0]), Grid("g", tiny, seeds=[0])
+    assert preload_of([trials]) == preload_of([toys, trials]) == preload_of([toys | trials]) == OF_TRIALS
+    assert preload_of([toys]) == ("torch", "pyarrow.parquet")
+    monkeypatch.delitem(sys.modules, "torch")
+    assert preload_of([toys]) == ("pyarrow.parquet",)
+
+
 def test_what_workers_need_survives_json() -> None:
-    request = RunRequest(entry=ENTRY, files=(Path("/a/toys.py"),), retry=True, again=True, oom="halve", heartbeat_s=2.5)
+    request = RunRequest(
+        preload=("torch",), files=(Path("/a/toys.py"),), retry=True, again=True, oom="halve", heartbeat_s=2.5
+    )
     assert RunRequest.read(json.loads(json.dumps(request.data())), Path("/")) == request
 
 

@@ -12,14 +12,12 @@ import pytest
 import toy_faults
 from slurm_node import end_of, send
 from toy_campaign import run_quietly, toy_grid
-from toy_training import ENTRY
 from warm import warm_server
 
 from ablate.grid import Grid, over
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.disk_space import disk_problem
 from ablate.runners.attempts.worker import Outcome
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.attempts.worker_records import WorkerRecord
 from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
 from ablate.runners.backends.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
@@ -30,12 +28,8 @@ from ablate.store.files.atomic import environment_problem
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state
 
-
-def entry_of(name: str) -> WorkerEntry:
-    return replace(ENTRY, train=f"toy_faults:{name}")
-
-
-WARM = ("torch", *ENTRY.preload)
+WARM = ("torch", "pyarrow.parquet")
+BLIND = ("torch", "pretend_cuda", "pyarrow.parquet")
 
 
 def states(layout: Layout) -> list[TrialState]:
@@ -48,7 +42,7 @@ def ends(layout: Layout, status: str) -> list[dict[str, Any]]:
 
 
 def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=range(4)), workers=2, entry=entry_of("lacking"))
+    sent = send(tmp_path, toy_grid(seeds=range(4), trained_by="toy_faults:lacking"), workers=2)
     status, _, err = end_of(sent.start(0, LACKING="yes"))
     assert (status, err) == (87, "cannot read /data/text: No such file or directory\n")
     (record,) = sent.records()
@@ -60,17 +54,17 @@ def test_a_node_that_lacks_something_refuses_and_fails_no_trial(tmp_path: Path) 
 
 @pytest.mark.parametrize("machine", [Inline(), Local(2, start=warm_server)], ids=["inline", "local"])
 def test_a_run_that_lacks_something_fails_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Any) -> None:
-    grid = toy_grid(seeds=[0])
+    grid = toy_grid(seeds=[0], trained_by="toy_faults:lacking")
     with monkeypatch.context() as patch:
         patch.setenv("LACKING", "yes")
         with pytest.raises(EnvironmentProblem, match="cannot read /data/text"):
-            run_quietly(tmp_path, grid, machine, entry=entry_of("lacking"))
+            run_quietly(tmp_path, grid, machine)
     assert {state.state for state in states(Layout(tmp_path))} == {"stopped"}
-    assert run_quietly(tmp_path, grid, machine, entry=entry_of("lacking")).done == 2
+    assert run_quietly(tmp_path, grid, machine).done == 2
 
 
 def test_a_node_on_which_everything_fails_leaves_the_rows_to_others(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=range(10)), workers=2, entry=entry_of("broken"))
+    sent = send(tmp_path, toy_grid(seeds=range(10), trained_by="toy_faults:broken"), workers=2)
     status, _, err = end_of(sent.start(0, BROKEN="yes"))
     assert status == 87
     assert "3 trials in a row failed on n0 and none was trained" in err
@@ -91,7 +85,7 @@ def test_trials_that_all_raise_are_all_tried_once_two_nodes_agree(tmp_path: Path
 
 
 def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = send(tmp_path / "node", toy_grid(seeds=range(10)), entry=entry_of("poisoning"))
+    sent = send(tmp_path / "node", toy_grid(seeds=range(10), trained_by="toy_faults:poisoning"))
     status, out, _ = end_of(sent.start())
     assert status == 86
     (record,) = sent.records()
@@ -100,26 +94,24 @@ def test_a_process_that_cuda_refuses_is_replaced(tmp_path: Path, monkeypatch: py
     assert len({state.attempts[0].start["worker"] for state in states(sent.layout)}) in (2, 3)
     monkeypatch.setattr(toy_faults, "_poisoned", False)
     with pytest.raises(EnvironmentProblem, match="CUDA refuses this process"):
-        run_quietly(tmp_path / "here", toy_grid(seeds=range(4)), Inline(), entry=entry_of("poisoning"))
+        run_quietly(tmp_path / "here", toy_grid(seeds=range(4), trained_by="toy_faults:poisoning"), Inline())
     assert len(ends(Layout(tmp_path / "here"), "failed")) == 1
 
 
 def test_a_worker_that_sees_no_gpu_refuses_unless_torch_is_a_build_for_the_cpu(tmp_path: Path) -> None:
-    blind = replace(ENTRY, preload=("torch", "pretend_cuda", *ENTRY.preload))
-    sent = send(tmp_path / "blind", toy_grid(seeds=[0]), entry=blind, resources={"gpus": 1})
+    sent = send(tmp_path / "blind", toy_grid(seeds=[0]), job={"preload": BLIND}, resources={"gpus": 1})
     status, _, err = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert (status, err) == (87, "1 GPU was asked for and torch sees none on n0\n")
     assert not states(sent.layout)
-    sent = send(tmp_path / "cpu", toy_grid(seeds=[0]), entry=replace(ENTRY, preload=WARM), resources={"gpus": 1})
+    sent = send(tmp_path / "cpu", toy_grid(seeds=[0]), job={"preload": WARM}, resources={"gpus": 1})
     status, out, _ = end_of(sent.start(CUDA_VISIBLE_DEVICES="0"))
     assert status == 0
     assert out.count("torch is a build for the CPU") == 1
 
 
 def test_a_worker_that_does_not_leave_is_not_waited_for_beyond_its_time(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=[0], steps=40, step_s=0.05, fate_at=100)
-    entry = replace(entry_of("hanging"), preload=WARM)
-    sent = send(tmp_path, grid, entry=entry, resources={"per_gpu": 2}, slurm={"signal_s": 6})
+    grid = toy_grid(seeds=[0], steps=40, step_s=0.05, fate_at=100, trained_by="toy_faults:hanging")
+    sent = send(tmp_path, grid, job={"preload": WARM}, resources={"per_gpu": 2}, slurm={"signal_s": 6})
     task = sent.start(HANGING="yes")
     while sum(state.live is not None for state in states(sent.layout)) < 2:
         time.sleep(0.03)
@@ -148,9 +140,8 @@ def test_time_is_left_to_tell(monkeypatch: pytest.MonkeyPatch, name: str, signal
 
 
 def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> None:
-    grid = toy_grid(seeds=[0], steps=2000, step_s=0.02, fate_at=5000)
-    entry = replace(entry_of("unwritable"), preload=WARM)
-    sent = send(tmp_path / "campaign", grid, entry=entry, resources={"per_gpu": 2})
+    grid = toy_grid(seeds=[0], steps=2000, step_s=0.02, fate_at=5000, trained_by="toy_faults:unwritable")
+    sent = send(tmp_path / "campaign", grid, job={"preload": WARM}, resources={"per_gpu": 2})
     status, out, _ = end_of(sent.start(MEETING=str(tmp_path / "meeting")))
     assert status == 1, out
     (record,) = sent.records()
@@ -162,7 +153,7 @@ def test_a_slot_that_cannot_write_lets_its_neighbours_save(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_told_apart_from_a_death_and_the_worker_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("full"))
+    sent = send(tmp_path, toy_grid(seeds=[0], trained_by="toy_faults:full"))
     status, out, _ = end_of(sent.start(FULL="yes"))
     assert status == ExitCode.FULL, out
     (record,) = sent.records()
@@ -187,7 +178,7 @@ def test_a_disk_is_full_or_an_error_there_says_so(tmp_path: Path, monkeypatch: p
 
 
 def test_a_file_system_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    sent = send(tmp_path, toy_grid(seeds=[0]), entry=entry_of("away"))
+    sent = send(tmp_path, toy_grid(seeds=[0], trained_by="toy_faults:away"))
     status, out, _ = end_of(sent.start())
     assert status == 0, out
     assert "[Errno 116] Stale file handle" in out

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pretend_slurm import PretendSlurm
 from toy_campaign import run_quietly, toy_grid
-from toy_training import ENTRY
 
 from ablate.grid import Grid
 from ablate.runners.attempts.run_request import RunRequest
@@ -30,7 +29,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def follow(root: Path, grid: Grid, meanwhile: Callable[[], object], **options: bool) -> int:
     """Queue a grid, do something, and wait for its trials."""
-    request = RunRequest(root, entry=ENTRY, cluster=Slurm(gpus=0, workers=1), **options)
+    request = RunRequest(root, cluster=Slurm(gpus=0, workers=1), **options)
 
     def views(self: Following, backend: SlurmBackend) -> Iterator[WatchView]:
         meanwhile()

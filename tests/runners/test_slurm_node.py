@@ -18,7 +18,6 @@ import pytest
 from slurm_node import Sent, end_of, own_host_names, plain, send, to_the_end
 from synthetic import write_start
 from toy_campaign import run_quietly, tables, toy_grid
-from toy_training import ENTRY
 from waiting import wait_until
 
 from ablate.grid.errors import NotFoundError
@@ -30,7 +29,7 @@ from ablate.runners.backends.slurm.worker.supervisor import _Supervisor, _wait_f
 from ablate.store.files.atomic import write_json
 from ablate.store.files.trial_status import TrialState, process_started, trial_state
 
-WARM = replace(ENTRY, preload=("torch", *ENTRY.preload))
+WARM = {"preload": ("torch", "pyarrow.parquet")}
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100}
 SLOW: dict[str, Any] = {**GRID, "step_s": 0.02, "checkpoint_s": 0.05}
 
@@ -117,7 +116,7 @@ def test_a_task_says_what_happens_and_keeps_its_record(tmp_path: Path) -> None:
 def test_usr2_at_any_moment_saves_and_asks_to_be_queued_again(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     """From the start of the process on, while it imports, and while trials run; to it alone or to its whole group."""
     chance = random.Random("usr2")
-    sent = send(tmp_path, toy_grid(**SLOW), entry=WARM, resources={"per_gpu": 2})
+    sent = send(tmp_path, toy_grid(**SLOW), job=WARM, resources={"per_gpu": 2})
     moments = [0.0, 0.2, *(chance.uniform(0.0, 0.3) for _ in range(3))]
     resumed = 0
     for number, moment in enumerate(moments):
@@ -163,7 +162,7 @@ def _went_on(state: TrialState) -> bool:
 def test_whatever_is_killed_the_tables_are_those_of_a_calm_run(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     """Supervisors, fork servers and workers of two nodes get KILL, TERM and USR2 until all is done."""
     chance = random.Random("kill")
-    sent = send(tmp_path, toy_grid(**SLOW), workers=2, entry=WARM)
+    sent = send(tmp_path, toy_grid(**SLOW), workers=2, job=WARM)
     tasks = {worker: sent.start(worker) for worker in (0, 1)}
     hits = 0
     over = set[int]()
@@ -226,7 +225,7 @@ def test_an_environment_or_a_spec_that_differs_is_refused_before_any_work(tmp_pa
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"environment": {**recorded, "python": "3.9.2"}}, "3.9.2"),
         ({"job": {"files": ["/nowhere/spec.py"]}}, "there is no spec file /nowhere/spec.py"),
-        ({"job": {"entry": {"preload": ["no_such_module"]}}}, "No module named 'no_such_module'"),
+        ({"job": {"preload": ["no_such_module"]}}, "No module named 'no_such_module'"),
     ]
     for number, (change, said) in enumerate(wrong):
         sent = send(tmp_path / str(number), toy_grid(), **change)
@@ -256,7 +255,7 @@ def test_what_nobody_foresaw_ends_with_a_traceback_and_in_the_record(tmp_path: P
 
 def test_a_task_that_was_called_off_stops_is_not_queued_again_and_has_not_failed(tmp_path: Path) -> None:
     grid = toy_grid(**{**SLOW, "seeds": [0], "steps": 10_000, "fate_at": 3}, fates=("raises", "ok"))
-    sent = send(tmp_path, grid, entry=WARM, resources={"per_gpu": 4})
+    sent = send(tmp_path, grid, job=WARM, resources={"per_gpu": 4})
     task = sent.start()
     until(lambda: "failed" in {state.state for state in states(sent)} and live(sent), task)
     write_json(cancelled_path(sent.layout, sent.submission), {"schema": 1, "all": True, "trials": []})
@@ -282,7 +281,7 @@ def test_no_two_worker_processes_of_a_submission_have_one_number() -> None:
 
 def test_trials_called_off_stop_and_the_others_go_on(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    sent = send(tmp_path / "campaign", toy_grid(**{**GRID, "seeds": [0]}, held=str(go)), entry=WARM)
+    sent = send(tmp_path / "campaign", toy_grid(**{**GRID, "seeds": [0]}, held=str(go)), job=WARM)
     task = sent.start()
     (start,) = until(lambda: live(sent), task)
     off = {"schema": 1, "all": False, "trials": [start["trial"]]}
@@ -334,8 +333,7 @@ def test_a_used_up_budget_ends_the_taking_of_rows(tmp_path: Path) -> None:
 
 
 def test_trials_side_by_side_have_their_devices(tmp_path: Path) -> None:
-    entry = replace(ENTRY, train="slurm_node:see")
-    sent = send(tmp_path, toy_grid(step_s=0.2), entry=entry, resources={"gpus": 2, "per_gpu": 1})
+    sent = send(tmp_path, toy_grid(step_s=0.2, trained_by="slurm_node:see"), resources={"gpus": 2, "per_gpu": 1})
     assert end_of(sent.start(CUDA_VISIBLE_DEVICES="4,7"))[0] == 0
     starts = [state.attempts[0].start for state in states(sent)]
     devices = {start["trial"]: start["place"]["devices"] for start in starts}

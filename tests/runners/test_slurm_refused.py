@@ -7,7 +7,6 @@ import pytest
 from pretend_slurm import PretendSlurm, pretended
 from real_spec import real_spec
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.run_request import RunRequest
@@ -38,7 +37,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 def draft(tmp_path: Path, **asked: Any) -> Draft:
     request = Slurm(**{"gpus": 0, "workers": 1, **asked})
-    return Drafter(RunRequest(tmp_path / "campaign", entry=ENTRY), [toy_grid()], request, Scheduler()).draft()
+    return Drafter(RunRequest(tmp_path / "campaign"), [toy_grid()], request, Scheduler()).draft()
 
 
 def run(tmp_path: Path, *words: str) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pretend_slurm import PretendSlurm, pretended
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.run_request import RunRequest
@@ -37,7 +36,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendSlurm:
 
 def queue(root: Path, slurm: Slurm = ASKED) -> SubmittedJobs:
     grid = toy_grid(seeds=range(10))
-    return submit(Drafter(RunRequest(root, entry=ENTRY), [grid], slurm, Scheduler()), lambda _: None)
+    return submit(Drafter(RunRequest(root), [grid], slurm, Scheduler()), lambda _: None)
 
 
 def around_sbatch(patch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool = False) -> None:

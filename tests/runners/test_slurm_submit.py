@@ -13,7 +13,6 @@ from hypothesis import given, strategies as st
 from pretend_slurm import PretendSlurm, pretended
 from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
-from toy_training import ENTRY
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import Manifest
@@ -49,7 +48,7 @@ def command(tmp_path: Path, slurm: PretendSlurm) -> list[str]:
 
 
 def drafter(root: Path, request: Slurm = CPU, *, grid: Any = None, **options: Any) -> Drafter:
-    return Drafter(RunRequest(root, entry=ENTRY, **options), [grid or toy_grid()], request, Scheduler())
+    return Drafter(RunRequest(root, **options), [grid or toy_grid()], request, Scheduler())
 
 
 def submit(root: Path, request: Slurm = CPU, **options: Any) -> SubmittedJobs:
@@ -82,7 +81,7 @@ def test_the_record_matches_what_sbatch_queued(tmp_path: Path, slurm: PretendSlu
 
 def test_a_program_submits_what_the_spec_file_asks_for(tmp_path: Path, slurm: PretendSlurm, command: list[str]) -> None:
     path, notes = tmp_path / "toys.py", list[str]()
-    request = RunRequest(tmp_path / "campaign", entry=ENTRY, files=(path,), workers=2)
+    request = RunRequest(tmp_path / "campaign", files=(path,), workers=2)
     grids = list(load_spec_file(path).values())
     record = SlurmBackend().submit(request, grids, notes.append).record
     assert record is not None

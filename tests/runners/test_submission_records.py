@@ -14,7 +14,6 @@ from pretend_slurm import PretendSlurm
 from submission_files import FIRST, RUNS, SECOND, SMALL, Scripted, submit, write_record
 from synthetic import Campaign, write_campaign, write_start
 from toy_campaign import toy_grid
-from toy_training import ENTRY
 
 from ablate.grid.errors import SpecError, StoreError
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
@@ -117,7 +116,7 @@ def test_a_run_in_another_container_is_not_one_of_this(tmp_path: Path) -> None:
 def queue(root: Path) -> tuple[SubmittedJobs, list[str]]:
     """Queue trials; return them and the warnings, without the one that nodes may not see a temporary directory."""
     told: list[str] = []
-    drafter = Drafter(RunRequest(root, entry=ENTRY), [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler())
+    drafter = Drafter(RunRequest(root), [toy_grid()], Slurm(gpus=0, time="1h", workers=2), Scheduler())
     found = queue_trials(drafter, told.append)
     return found, [note for note in (*told, *found.draft.notes) if "nodes may not see" not in note]
 

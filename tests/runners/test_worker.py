@@ -13,14 +13,13 @@ import toy_training
 from row_fakes import Silent
 from synthetic import write_start
 from toy_campaign import run_quietly, toy_grid
-from toy_training import ENTRY, ToyTrial
+from toy_training import ToyTrial
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.attempt import CampaignUnwritable
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import NodeUnsuitable, Outcome, Worker
-from ablate.runners.attempts.worker_entry import WorkerEntry
 from ablate.runners.tasks.user_files import unreadable
 from ablate.runners.training.failure import Failure, failure_of
 from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
@@ -31,10 +30,10 @@ from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
 
 
-def worker_for(root: Path, lines: list[dict[str, Any]], entry: WorkerEntry = ENTRY, **job: Any) -> Worker:
+def worker_for(root: Path, lines: list[dict[str, Any]], **job: Any) -> Worker:
     submission = submission_id()
     write_submission(Layout(root), submission, lines)
-    return Worker(RunRequest(root, submission, entry, **job), 0, Silent(), own_process=False)
+    return Worker(RunRequest(root, submission, **job), 0, Silent(), own_process=False)
 
 
 def end_of(root: Path, key: str, attempt: int = 1) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def test_numbers_of_workers_are_as_large_as_a_cluster_makes_them(tmp_path: Path)
     lines = toy_lines()
     submission, number = submission_id(), (12 * 100_000 + 99_999) * 1_000_000 + 10 * 1000 + 7
     write_submission(Layout(tmp_path), submission, lines)
-    assert Worker(RunRequest(tmp_path, submission, ENTRY), number, Silent(), own_process=False).run(0).state == "done"
+    assert Worker(RunRequest(tmp_path, submission), number, Silent(), own_process=False).run(0).state == "done"
     ingest(tmp_path, threads=1)
     with Store.open(tmp_path, refresh=False) as store:
         assert store.sql("SELECT worker FROM attempt").rows() == [(number,)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from real_spec import real_spec
 
-from ablate.runners.attempts.worker_entry import WorkerEntry
+from ablate.runners.attempts.run_request import OF_TRIALS
 from ablate.runners.provenance.environment import NOT_IN_TRIALS
 
 LISTING = """
@@ -42,7 +42,7 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
     optimiser = imported("import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])")
     assert HEAVY & second <= HEAVY & optimiser | {"torch"}
     assert "pandas" not in optimiser
-    assert set(WorkerEntry().preload) - {"pyarrow.parquet", "ablate.runners.training.loop"} <= optimiser
+    assert set(OF_TRIALS) - {"pyarrow.parquet", "ablate.runners.training.loop"} <= optimiser
 
 
 def test_a_process_that_trains_nothing_imports_little() -> None:

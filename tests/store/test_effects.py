@@ -4,14 +4,14 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pytest
 from scipy import stats
 from synthetic import publish_grid, write_campaign, write_grid
 
-from ablate.grid import Grid, Spec, over, zipped
+from ablate.grid import Experiment, Grid, over, zipped
 from ablate.store.analysis.effects import analysis, effects
 from ablate.store.analysis.grid_results import read
 from ablate.store.statistics import variants_together
@@ -48,14 +48,14 @@ def test_effects_find_the_planted_ones_in_the_order_of_the_grid_although_runs_ar
     assert found["percent"].to_list() == pytest.approx([math.expm1(e) * 100 for e in expected], abs=0.3)
 
 
-class Rig(Spec):
+class Rig(Experiment):
     """A trial of numbers only."""
 
+    kind: Literal["tests_effects_rig"] = "tests_effects_rig"
     clip: float | None = None
     rate: float = 0.1
     width: int = 32
     bias: bool = True
-    seed: int = 0
 
 
 def test_the_axes_of_a_real_grid_are_its_factors_by_its_own_labels(tmp_path: Path) -> None:

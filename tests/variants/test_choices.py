@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ablate.grid import Grid, Spec, SpecError, over, spec_error
+from ablate.grid import Experiment, Grid, Spec, SpecError, over, spec_error
 from ablate.variants import (
     SSA,
     Exponential,
@@ -180,9 +180,9 @@ def test_a_choice_that_is_not_whole_is_refused_when_it_is_defined(old: str, new:
     ],
 )
 def test_a_changed_operator_has_another_label(base: Operator, path: str, value: object, label: str) -> None:
-    class Bearer(Spec):
+    class Bearer(Experiment):
+        kind: Literal["tests_bearer"] = "tests_bearer"
         operator: Operator
-        seed: int = 0
 
     (planned,) = Grid(name="names", base=Bearer(operator=base), axes=[over(path, [value])], seeds=[0]).cells()
     assert planned.operator == label

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy import stats
 from store_export_reader import rows
 from synthetic import write_campaign, write_grid
 
-from ablate.grid import Grid, Spec, over
+from ablate.grid import Experiment, Grid, over
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.store.export import tables
 from ablate.store.export.cells import (
@@ -139,12 +140,12 @@ def test_who_is_within_noise_of_the_best(runs: list[dict[int, float]], found: se
     assert within_noise(mirrored, "linear", "higher", 0.05) == found
 
 
-class Rig(Spec):
+class Rig(Experiment):
     """A trial of numbers only."""
 
+    kind: Literal["tests_cells_rig"] = "tests_cells_rig"
     rate: float = 0.1
     width: int = 32
-    seed: int = 0
 
 
 def test_cells_and_trials_have_the_baseline_first_and_then_the_order_of_the_spec(tmp_path: Path) -> None:

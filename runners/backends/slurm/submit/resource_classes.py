@@ -66,17 +66,16 @@ class Demands:
         self._where = [{path: _plain(value) for path, value in needs.where.items()} for needs in slurm.needs]
 
     def add_cell(self, grid: str, planned: Planned) -> None:
-        execution = getattr(planned.trial, "execution", None)
         trial = planned.trial  # every path is looked up, for `check`
         fits = [[self._has_value(trial, *each) for each in where.items()] for where in self._where]
         matches = [at for at, each in enumerate(fits) if all(each)]
         self._matched.update(matches)
         self._cells[grid, planned.cell] = Demand(
             matches[0] if matches else None,
-            int(getattr(execution, "gpus", 1)),
-            int(getattr(execution, "threads", 1)),
-            float(getattr(execution, "checkpoint_s", 0.0)),
-            getattr(execution, "device", "auto") == "cuda",
+            int(getattr(trial.execution, "gpus", 1)),
+            trial.execution.threads,
+            trial.execution.checkpoint_s,
+            trial.execution.device == "cuda",
         )
 
     def _has_value(self, trial: Spec, path: str, expected: Any) -> bool:
