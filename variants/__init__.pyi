@@ -11,6 +11,7 @@ from .model.backbone import (
     qwen2 as qwen2,
 )
 from .model.cache import KeyCache as KeyCache
+from .model.hugging_face import install as install
 from .model.named_backbones import (
     babyberta_8m as babyberta_8m,
     gpt2_small as gpt2_small,

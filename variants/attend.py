@@ -11,7 +11,7 @@ For one head, query i and its visible keys j, K_i of them:
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -158,8 +158,17 @@ def _check(operator: Operator, heads: Heads, head_width: int | None) -> None:
         raise SpecError(str(error)) from error
 
 
+class Rotation(Protocol):
+    """Turns queries and keys by their positions, as `Positions` does."""
+
+    rotates: bool
+
+    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:
+        """Turn queries or keys [B, H, T, D]."""
+
+
 def prepare(
-    operator: Operator, q: Tensor, k: Tensor, positions: Positions, numbers: NumberValues, start: int = 0
+    operator: Operator, q: Tensor, k: Tensor, positions: Positions | Rotation, numbers: NumberValues, start: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Prepare the semantic channels and rotate them, from position `start` on; leave gate channels unchanged."""
     (q_own, q_gate), (k_own, k_gate) = split_gate(operator, q), split_gate(operator, k)

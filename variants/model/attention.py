@@ -1,7 +1,8 @@
 """Attention by any operator as a module: from a layer's input, or from heads that other code has projected."""
 
 import math
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -158,16 +159,19 @@ class AttentionOp(HeadAttention):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         cache: Cache | None = None,
+        rotate: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Map q [B, heads, T, head_width], k and v [B, kv_heads, T, head_width] and x [B, T, width] to y like q.
 
-        `mask`, `bias` and `cache` are as in `Attention`; q, k and v are those of the tokens of x.
+        `mask`, `bias` and `cache` are as in `Attention`; q, k and v are those of the tokens of x. `rotate` turns heads
+        [B, heads or kv_heads, T, head_width] by their positions, in place of `positions`.
         """
         self._check_heads(q, k, v, x)
         joined = self.operator.merge.heads_joined
         q, k, v = (_join(each, joined) for each in (q, k, v))
         q, k = self._add_gate(q, k, x)
-        output = self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache)
+        turning = None if rotate is None else _OwnRotation(rotate, joined)
+        output = self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache, turning)
         return _part(output, joined)
 
     def _check_heads(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> None:
@@ -177,6 +181,19 @@ class AttentionOp(HeadAttention):
                 raise SpecError(f"{name} is [B, {count}, T, {head_width}]; got {[*each.shape]}")
         if x.shape != (q.shape[0], q.shape[2], width):
             raise SpecError(f"x is the layer's input [B, T, {width}] of the queries' tokens; got {[*x.shape]}")
+
+
+@final
+class _OwnRotation:
+    """A function that turns a model's heads, for the heads that an operator joins."""
+
+    rotates = True
+
+    def __init__(self, turn: Callable[[Tensor], Tensor], joined: int) -> None:
+        self._turn, self._joined = turn, joined
+
+    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:  # noqa: ARG002  (the caller knows both)
+        return _join(self._turn(_part(x, self._joined)), self._joined)
 
 
 _SPREAD = 0.02

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ablate.grid.errors import SpecError
-from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, definition, prepare, split_gate
+from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, Rotation, definition, prepare, split_gate
 from ablate.variants.model.cache import Cache
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.operator import NumberValues, Operator, by_stage, distances, head_shape
@@ -94,7 +94,7 @@ class HeadAttention(nn.Module):
         """The operator that computes: its own, or what a knock-out leaves of it."""
         return self.operator if self.replacement is None else self.replacement
 
-    def _attend(self, heads: Heads, x: Tensor, cache: Cache | None = None) -> Tensor:
+    def _attend(self, heads: Heads, x: Tensor, cache: Cache | None = None, positions: Rotation | None = None) -> Tensor:
         """Return the heads' outputs [B, H, T, D] from heads without positions, in the operator's own heads."""
         first = 0 if cache is None else self._tokens_before(cache, x.shape[1])
         present = None if first else present_tokens(heads.mask)
@@ -110,7 +110,7 @@ class HeadAttention(nn.Module):
                 (q, _), (k, _) = split_gate(self.operator, q), split_gate(self.operator, k)
         if cache is None or any(each.shape[1] > 1 for each in by_stage(numbers)["preparation"].values()):
             k = self._repeat(k)
-        q, k = prepare(self.computed, q, k, self.positions, numbers, first)
+        q, k = prepare(self.computed, q, k, positions or self.positions, numbers, first)
         if cache is not None:
             k, v, by_key = cache.extend(k, v, {name: numbers[name] for name in self.computed.by_key})
             numbers = {**numbers, **by_key}
