@@ -30,6 +30,8 @@ class RecordedValues:
         number, values = self.checked.metrics(
             step, {name: math.nan if name in on_device else each for name, each in metrics.items()}
         )
+        if metrics and not values:
+            return  # a checkpoint holds them
         new: dict[str, Any] = dict(values)
         if on_device := {name: each for name, each in on_device.items() if name in values}:
             from ablate.runners.training.device_values import DeviceValues  # whoever has such values has loaded torch

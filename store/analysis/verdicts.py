@@ -191,9 +191,13 @@ def every_run(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
         raise NotFoundError(_no_such_measure(store, grid, measure))
     trials = store.sql(_ABOUT, {"grid": grid})
     frame = values.join(_append_versions(trials), on="trial", how="left", maintain_order="left")
+    frame = frame.join(_digests(store, grid), on="trial", how="left", maintain_order="left")
     frame = frame.with_columns(unreadable=pl.col("trial").is_in(unreadable))
     columns = ("trial", "cell", "label", "operator", "seed", "axes", "state", "value")
-    frame, header = frame.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable"), store.grid(grid)
+    frame, header = (
+        frame.select(*columns, "budget", "code", "wall_s", "gpu", "unreadable", "reported"),
+        store.grid(grid),
+    )
     if header.get("logged") or frame.height >= header["trials"]:
         return frame
     cells = frame.select("cell", "label", "operator", "axes").unique("cell", maintain_order=True)
@@ -226,6 +230,13 @@ def _append_versions(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.drop("made").with_columns(pl.Series("code", codes, pl.String))
 
 
+def _digests(store: Store, grid: str) -> pl.DataFrame:
+    """Return a digest of all values that each program of the grid reported."""
+    if store.sql(f"SELECT 1 {_PROGRAMS} LIMIT 1", {"grid": grid}).is_empty():
+        return pl.DataFrame(schema={"trial": pl.String, "reported": pl.String})
+    return store.sql(_REPORTED, {"grid": grid})
+
+
 def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
     query = "SELECT DISTINCT name, point::VARCHAR AS point FROM v_final WHERE grid = $grid ORDER BY ALL"
     listed = store.sql(query, {"grid": grid})
@@ -239,6 +250,19 @@ def _no_such_measure(store: Store, grid: str, measure: GridMeasure) -> str:
         f"they have {len(points)} points, such as {points[0]}"
     )
 
+
+_PROGRAMS: Final = (
+    "FROM grid_trial g JOIN trial t USING (trial) WHERE g.grid = $grid AND t.state = 'done' "
+    "AND t.spec->>'kind' = 'command'"
+)
+_REPORTED: Final = f"""
+SELECT trial, CAST(sum(CAST(hash(name, step, point, value) AS HUGEINT)) AS VARCHAR) AS reported
+FROM (
+    SELECT trial, name, step, NULL::VARCHAR AS point, value FROM v_metric
+    UNION ALL SELECT trial, name, step, point::VARCHAR, value FROM v_evaluation
+)
+WHERE NOT starts_with(name, 'system.') AND trial IN (SELECT g.trial {_PROGRAMS}) GROUP BY trial
+"""
 
 _ABOUT: Final = f"""
 WITH {queries.MADE_BY},

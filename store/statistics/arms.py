@@ -32,6 +32,10 @@ _MIXED = (
     "mixed code: the runs come from {} versions of the code; train those of another version again, as `ablate run SPEC "
     "--rerun-stale` does"
 )
+_NO_SEED = (
+    "the seed does not reach the program: seeds {} and {} {} have equal metrics; write {{seed}} into its command "
+    "line, or have it draw its random numbers from Python, numpy or torch"
+)
 
 Outcome = Literal["measured", "failed", "not finite", "unmeasured", "unreadable", "outstanding"]
 """failed: its attempt ended as failed. A finished run's measure is NaN or infinite (not finite), was never recorded
@@ -48,6 +52,7 @@ class SeedRun(NamedTuple):
     wall_s: float | None = None
     gpu: bool | None = None
     unreadable: bool | None = None  # finished, and its value cannot be read
+    reported: str | None = None  # a digest of all that a program reported
     chosen: float | None = None  # the value of the level that all seeds choose, of a tuned cell
 
     @property
@@ -163,7 +168,9 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
         if row["state"] not in OF_FILES:
             of = f"{arm.label!r} seed {row['seed']}"
             raise StoreError(f"{of} has the state {row['state']!r}; it is one of {', '.join(OF_FILES)}")
-        fields = {name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable", "chosen")}
+        fields = {
+            name: row.get(name) for name in ("budget", "code", "wall_s", "gpu", "unreadable", "reported", "chosen")
+        }
         arm.runs[row["seed"]] = SeedRun(row["value"], row["state"], **fields)
     return cells
 
@@ -205,6 +212,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
         or (_UNPAIRED_CHOICE if not paired and any(run.chosen is not None for run in arm.runs.values()) else None)
         or _budgets_differ(arm, base, sorted(shared) if paired else None, used)
         or (_MIXED.format(len(codes)) if len(codes) > 1 else None)
+        or _seed_ignored(arm, base)
     )
     problem = (
         unfair
@@ -302,6 +310,18 @@ def _budgets_differ(arm: Arm, base: Arm, pairs: list[int] | None, used: Iterable
         ours, theirs = arm.runs[seed], base.runs[seed]
         if ours.budget != theirs.budget:
             return f"unequal budgets: seed {seed} has {amount(ours)} here and {amount(theirs)} in the baseline"
+    return None
+
+
+def _seed_ignored(arm: Arm, base: Arm) -> str | None:
+    """Return which seeds of a program have equal metrics; other trials may be at a limit of what they measure."""
+    for side, where in ((arm, "here"), (base, "in the baseline")):
+        first: dict[str, int] = {}
+        for seed in sorted(side.measured):
+            if (reported := side.runs[seed].reported) is None:
+                continue
+            if (other := first.setdefault(reported, seed)) != seed:
+                return _NO_SEED.format(other, seed, where)
     return None
 
 

@@ -1,6 +1,7 @@
 """Surroundings in memory, and trials small enough to train in a test."""
 
 import io
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from pretend_slurm import Fake, PretendSlurm, pretended
+from program_scripts import Script
 
+from ablate import Command
 from ablate.runners.cli.app import execute
 from ablate.runners.rerun import rerun
 from ablate.runners.tasks import LinearFunctions, ShiftGrid, Text
@@ -162,5 +165,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
         path.write_text(f'#!/bin/sh\necho "$*" >> {said}\n{body}\n')
         path.chmod(0o755)
         return said
+
+    return make
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Write a script, and make its command; `*` in `arguments` follow the script."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(text: str, *arguments: str, name: str = "code/train.py", **fields: Any) -> Command:
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(textwrap.dedent(text), encoding="utf-8")
+        return Command(argv=["python", name, *arguments], **fields)
 
     return make

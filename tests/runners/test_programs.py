@@ -1,27 +1,19 @@
-"""Programs as trials: what fills them, what they report, how they end, and what is left of them. All are processes."""
+"""Programs as trials: what fills them and what they report, as real processes."""
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from waiting import wait_until
+from program_scripts import Script, trained
 
 from ablate import Command, current_run
 from ablate.grid import Experiment, Grid, SpecError, over
 from ablate.runners.attempts.experiments import train_experiment
 from ablate.runners.programs import process
-from ablate.runners.provenance.code import Codes
-from ablate.runners.training.failure import failure_of
-from ablate.runners.training.training_context import Failed, ProgramFailed, TrainingResult
+from ablate.runners.training.training_context import Failed
 
-Script = Callable[..., Command]
 DUMP = """
     import json, os, sys
     with open(os.environ["ABLATE_METRICS"], "a") as file:
@@ -29,24 +21,6 @@ DUMP = """
     with open(os.environ["ABLATE_DIRECTORY"] + "/seen.json", "w") as file:
         json.dump({"argv": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ)}, file)
 """
-
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Write a script, and make its command; `*` in `arguments` follow the script."""
-    monkeypatch.chdir(tmp_path)
-
-    def make(text: str, *arguments: str, name: str = "code/train.py", **fields: Any) -> Command:
-        file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(textwrap.dedent(text), encoding="utf-8")
-        return Command(argv=["python", name, *arguments], **fields)
-
-    return make
-
-
-def trained(command: Experiment, context: Any, place: Path) -> TrainingResult:
-    return train_experiment(command, context, place / "files")
 
 
 def seen(command: Command, context: Any, place: Path) -> dict[str, Any]:
@@ -301,139 +275,3 @@ def test_a_flood_of_output_is_bounded_and_its_end_is_kept(
     assert said.startswith("x" * 50)
     assert said.endswith("loss 1\n")
     assert f"{200_000 * 51 + 3_000_000 + 1 + 7 - 1000:,}" in said
-
-
-# Ends:
-
-
-@pytest.mark.parametrize(
-    ("text", "reason", "words"),
-    [
-        ("import sys; print('first'); sys.exit(3)", "error", "train.py ended with code 3: first"),
-        ("raise KeyError('x 12')", "error", "code 1: KeyError: 'x 12'"),
-        ("import os; os.kill(os.getpid(), 9)", "killed", "SIGKILL"),
-        ("import os; os.abort()", "killed", "SIGABRT"),
-        ("raise MemoryError", "out_of_memory", "code 1"),
-        ("raise RuntimeError('CUDA out of memory. Tried')", "out_of_memory", "code 1"),
-    ],
-)
-def test_a_fault_has_its_code_or_signal_and_the_end_of_the_output(
-    text: str, reason: str, words: str, script: Script, memory: Any, tmp_path: Path
-) -> None:
-    with pytest.raises(ProgramFailed) as caught:
-        trained(script(text), memory(), tmp_path)
-    failure = failure_of(caught.value)
-    assert failure.reason == reason
-    assert words in failure.message
-    assert failure.traceback is None or failure.message.endswith(failure.traceback.splitlines()[-1])
-
-
-def test_faults_of_one_kind_are_one_group(script: Script, memory: Any, tmp_path: Path) -> None:
-    def kind(code: int, said: str) -> str:
-        with pytest.raises(ProgramFailed) as caught:
-            trained(script(f"import sys; print({said!r}); sys.exit({code})"), memory(), tmp_path)
-        return failure_of(caught.value).fingerprint
-
-    assert kind(3, "at step 12") == kind(3, "at step 40")
-    assert len({kind(3, "at step 12"), kind(4, "at step 12"), kind(3, "no such file")}) == 3
-
-
-@pytest.mark.parametrize("argv", [["no-such-program"], ["./no-such.sh"], ["python", "nope.py"]])
-def test_a_program_that_does_not_exist_is_refused_by_a_plan_and_fails_in_a_worker(
-    argv: list[str], memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = Command(argv=argv)
-    with pytest.raises(SpecError, match="there is no"):
-        Codes().sources(command)
-    with pytest.raises(Failed):
-        trained(command, memory(), tmp_path)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-CHILD = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-
-
-def test_processes_that_a_program_leaves_are_ended_and_its_result_counts(
-    script: Script, memory: Any, tmp_path: Path, capsys: Any
-) -> None:
-    context = memory()
-    result = trained(script(CHILD + "print('loss', child.pid)", metrics=r"loss (?P<loss>\S+)"), context, tmp_path)
-    assert not result.stopped
-    assert not alive(int(context.logged[0]["loss"]))
-    assert "1 process" in capsys.readouterr().err
-
-
-STOPPED = """
-import os, signal, sys, time
-def end(*_):
-    print("loss 2", flush=True)
-    open(os.environ["ABLATE_DIRECTORY"] + "/saved.pt", "w").close()
-    sys.exit(0)
-signal.signal(signal.SIGTERM, {handler})
-print("step 1 loss 1", flush=True)
-while True:
-    time.sleep(0.01)
-"""
-
-
-def test_at_a_stop_a_program_may_save_before_it_ends(script: Script, memory: Any, tmp_path: Path) -> None:
-    context = memory(stop_at={1})
-    command = script(
-        STOPPED.format(handler="end"), metrics=r"(step (?P<step>\d+) )?loss (?P<loss>\S+)", checkpoint="*.pt"
-    ).changed(metrics=(r"step (?P<step>\d+) loss (?P<loss>\S+)",), evaluations=(r"^loss (?P<end>\S+)",))
-    result = trained(command, context, tmp_path)
-    assert (result.stopped, result.step) == (True, 1)
-    assert context.evaluations == {(1, "end"): (2.0, 1, None)}
-    assert [step for step, _ in context.checkpoints] == [1]
-
-
-def test_a_program_that_ignores_a_stop_is_killed_with_all_that_it_started(
-    script: Script, memory: Any, tmp_path: Path
-) -> None:
-    context = memory(stop_at={1})
-    text = CHILD + STOPPED.format(handler="signal.SIG_IGN").replace('"step 1 loss 1"', 'f"step 1 loss {child.pid}"')
-    command = script(text, metrics=r"step (?P<step>\d+) loss (?P<loss>\S+)", grace=0.2)
-    result = trained(command, context, tmp_path)
-    assert (result.stopped, context.checkpoints) == (True, [])
-    assert not alive(int(context.logged[1]["loss"]))
-
-
-def test_what_a_shell_runs_is_told_of_a_stop(script: Script, memory: Any, tmp_path: Path) -> None:
-    context = memory(stop_at={1})
-    script(STOPPED.format(handler="end"))
-    shell = Command(
-        argv=["sh", "-c", f"{sys.executable} code/train.py; true"],
-        metrics=r"step (?P<step>\d+) loss (?P<loss>\S+)",
-        checkpoint="*.pt",
-    )
-    assert trained(shell, context, tmp_path).stopped
-    assert (tmp_path / "files" / "saved.pt").exists()
-
-
-def test_a_program_dies_with_its_worker(script: Script, tmp_path: Path) -> None:
-    script(CHILD + "print('loss', child.pid, flush=True)\nimport time; time.sleep(600)")
-    worker = """
-    import sys
-    from pathlib import Path
-    from ablate import Command
-    from ablate.runners.attempts.experiments import train_experiment
-    from ablate.runners.training.training_context import TrainingContext
-    class Tell(TrainingContext):
-        def metrics(self, step, values):
-            print(int(values["child"]), file=sys.stderr, flush=True)
-    train_experiment(Command(argv=["python", "code/train.py"], metrics=r"loss (?P<child>\\S+)"), Tell(), Path("files"))
-    """
-    command = [sys.executable, "-c", textwrap.dedent(worker)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
-        assert running.stderr is not None
-        child = int(running.stderr.readline())
-        assert alive(child)
-        running.send_signal(signal.SIGKILL)
-        wait_until(lambda: not alive(child))
