@@ -258,7 +258,12 @@ def _verdict_steps(context: GridContext, verdicts: pl.DataFrame) -> Iterator[tup
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {context.appearance.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
     claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
-    for name, how in () if context.header.get("logged") else _ANSWERS.items():
+    cannot = set(_ANSWERS) if context.header.get("logged") else set()
+    if "kind" in context.header["base"]:  # only built-in trials leave parts of their operator out
+        cannot.add("on")
+    for name, how in _ANSWERS.items():
+        if name in cannot:
+            continue
         if n := claims.filter(pl.col(name) == "unknown").height:
             yield f"answer the check {name} of {count(n, 'claim')}", "without it no claim is a headline", how
 

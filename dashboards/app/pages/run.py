@@ -241,7 +241,8 @@ def _spec(view: PageView) -> SlotContent:
     shown, whole = compare_fields(view, spec, "spec"), spec(view, run_key(view))
     text = json.dumps(whole, indent=2, ensure_ascii=False)
     data = indent(pformat(whole, width=96, sort_dicts=False), "    ")
-    code = f"from ablate import Trial\n\ntrial = Trial.model_validate(\n{data}\n)"
+    family = "Experiment" if "kind" in whole else "Trial"  # the file that defines another class is imported before
+    code = f"from ablate import {family}\n\ntrial = {family}.model_validate(\n{data}\n)"
     folded = [
         html.Details([html.Summary(f"As {name}"), html.Pre(said)]) for name, said in (("JSON", text), ("Python", code))
     ]
