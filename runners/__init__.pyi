@@ -75,4 +75,9 @@ from .tasks.text.interventions import (
 from .tasks.text.masked_text import MaskedText as MaskedText
 from .tasks.text.text import Text as Text
 from .tasks.text.tokenizers import BytePairs as BytePairs, Bytes as Bytes, TokenizerFile as TokenizerFile
+from .trainers import (
+    accelerate_tracker as accelerate_tracker,
+    lightning_logger as lightning_logger,
+    transformers_callback as transformers_callback,
+)
 from .trial import Execution as Execution, Trial as Trial
