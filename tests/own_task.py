@@ -1,4 +1,4 @@
-"""A task and an evaluation of a user's own, as a spec file: sequences that repeat a part."""
+"""A task, an evaluation and a probe of a user's own, as a spec file: sequences that repeat a part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
@@ -15,6 +15,11 @@ from ablate import (
     Measure,
     Measurements,
     Predict,
+    Probe,
+    Probed,
+    ProbeInput,
+    Probing,
+    RowInfo,
     Task,
     TokenData,
     Tokens,
@@ -98,6 +103,17 @@ class Confidence(Evaluation):
         yield over_items("confidence", predict(shown).softmax(-1).amax(-1)[0].double())
 
 
+class FirstWeight(Probe):
+    """The first number of each token's embedding, on average."""
+
+    kind: Literal["tests_first_weight"] = "tests_first_weight"
+    rows: ClassVar[tuple[RowInfo, ...]] = (RowInfo("first_weight", "weight", "model"),)
+
+    def of_model(self, seen: ProbeInput) -> Iterator[Probed]:
+        weight = next(seen.model.parameters())
+        yield Probed("first_weight", float(weight.flatten()[0]))
+
+
 grid = Grid(
     name="repeat",
     base=Trial(
@@ -106,6 +122,7 @@ grid = Grid(
         operator=softmax(),
         training=Training(steps=3),
         evaluations=(Confidence(),),
+        probing=Probing(probes=(FirstWeight(),)),
     ),
     axes=[over("operator", [softmax(), ssa()])],
     seeds=[0],

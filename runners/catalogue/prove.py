@@ -1,4 +1,4 @@
-"""Prove operators law by law: those of the package, or those of a spec file with its choices."""
+"""Prove operators law by law, those of the package or of a spec file, and what else the file defines."""
 
 import time
 from collections import Counter
@@ -13,6 +13,7 @@ from ablate.grid import Grid
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.suggestions import suggest_name
+from ablate.runners.catalogue.prove_own import Proven, own_subjects
 from ablate.runners.output import LINE_EVERY_S, format_count, say, slow_notice, write_prose
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.runners.result_stream import results
@@ -34,18 +35,27 @@ from ablate.variants.papers.catalogue import catalogue
 def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
     """Try every law on operators of a spec file, or of the package, and print a line for each.
 
+    So for the tasks, evaluations, probes and experiments that are the file's own.
+
     The operators have each distinct choice once. With `full` they are all operators; if those of a spec file keep their
     laws, the file's choices are also tried beside all others. `name` chooses one of all by its label.
 
-    Returns 0, or 4 if an operator breaks a law without declaring it.
+    Returns 0, or 4 if one breaks a law without declaring it.
 
     Raises NotFoundError if no operator has that name.
-    Raises SpecError if the file cannot be run, or has neither a grid nor a choice of its own.
+    Raises SpecError if the file cannot be run, or has nothing to prove.
     """
-    everything = full or name is not None
+    everything, subjects = full or name is not None, list[Proven]()
     with slow_notice("listing the operators"):
         if spec is not None:
-            operators, further = operators_of(spec, combine=everything)
+            module = import_spec_file(spec)
+            operators, further = operators_in(module, combine=everything)
+            subjects = own_subjects(module, spec, full=full) if name is None else []
+            if not operators and not subjects:
+                raise SpecError(
+                    f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score, a Task "
+                    "or an Experiment"
+                )
         else:
             operators, further = list(examples() if everything else chain(named_operators(), every_choice())), []
     if name is not None:
@@ -60,12 +70,14 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
     failed = _count_failures(operators)
     tried = operators if failed else operators + further
     failed += 0 if failed else _count_failures(further)
+    failed += _count_broken(subjects)
     result = f"{failed} with a broken law" if failed else "no law is broken that is not declared"
     more = len(operators + further) - len(tried)
     left = f"; {more} combinations of its choices were not tried, repair these first" if more else ""
     quick = "" if everything else "; each distinct choice was tried once, --full tries all combinations"
     took = format_duration(time.monotonic() - started)
-    write_prose(f"{format_count(len(tried), 'operator')} in {took}: {result}{left}{quick}")
+    others = f" and {len(subjects)} of its tasks, evaluations, probes and experiments" if subjects else ""
+    write_prose(f"{format_count(len(tried), 'operator')}{others} in {took}: {result}{left}{quick}")
     return 4 if failed else 0
 
 
@@ -95,6 +107,28 @@ def _count_failures(operators: list[Operator]) -> int:
             write_prose(text, hanging=4)
         results().flush()
         failed += not all(finding.proved for finding in findings)
+    return failed
+
+
+def _count_broken(subjects: Iterable[Proven]) -> int:
+    """Try the laws of each subject, and print a line with those that are broken; none after broken inputs."""
+    failed = 0
+    for title, laws in subjects:
+        broken: dict[str, str] = {}
+        for name, check in laws.items():
+            try:
+                check()
+            except SpecError as error:
+                if str(error) not in broken.values():
+                    broken[name] = str(error)
+            if "inputs" in broken:
+                break
+        kept = f"BREAKS {', '.join(broken)}" if broken else f"keeps {format_count(len(laws), 'law')}"
+        write_prose(f"{title}: {kept}", hanging=4)
+        for name, words in broken.items():
+            write_prose(f"  {name}: {words}", hanging=4)
+        results().flush()
+        failed += bool(broken)
     return failed
 
 
@@ -137,19 +171,16 @@ def _wrong(findings: list[LawFinding]) -> Iterator[str]:
             yield f"  {finding.law}: {words}" + (f"; and {more} more law{'s' if more > 1 else ''}" if more else "")
 
 
-def operators_of(spec: Path, *, combine: bool = True) -> tuple[list[Operator], list[Operator]]:
+def operators_in(module: ModuleType, *, combine: bool = True) -> tuple[list[Operator], list[Operator]]:
     """Return the operators of a spec file, each once, and with `combine` its choices combined with all others.
 
     The operators are those in its grids, around its choices, and its named ones.
     """
-    module = import_spec_file(spec)
     kinds = [(stage, member) for stage in KINDS for member in family(stage).members().values()]
     own = [(stage, member.example()) for stage, member in kinds if member.__module__ == module.__name__]
     around_own = (around(stage, choice).changed(name=f"{stage} {choice.label}") for stage, choice in own)
     named = (known.make() for known in catalogue().values() if known.make.__module__ == module.__name__)
     own_operators = distinct(chain(_in_grids(module), around_own, named))
-    if not own_operators:
-        raise SpecError(f"{spec}: there is nothing to prove; define a Grid, or a choice of a stage such as a Score")
     known = {operator.key for operator in own_operators}
     further = distinct(combinations_of_choices(tuple(choice for _, choice in own))) if own and combine else []
     return own_operators, [operator for operator in further if operator.key not in known]

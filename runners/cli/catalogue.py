@@ -182,12 +182,13 @@ def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path
 def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Flag = False, laws: Flag = False) -> int:
     """Prove operators law by law: those of the package, or of a spec file.
 
-    Each distinct choice of the operators is tried once, which takes seconds. So are the choices of the file.
+    Each distinct choice of the operators is tried once, which takes seconds. So are the choices of the file, and its
+    own tasks, evaluations, probes and experiments; of these, a few steps are trained.
 
     Parameters
     ----------
     spec
-        A Python file that defines grids, choices or named operators; default the package's own operators.
+        A Python file that defines grids, choices, operators, tasks or experiments; default the package's operators.
     operator
         Only the one of this name.
     full
@@ -198,9 +199,10 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
     if laws:
         if spec or operator or full:
             raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
+        from ablate.runners.catalogue.prove_own import OTHER_LAWS
         from ablate.variants.laws.battery import LAWS
 
-        write_table(("law", "description"), [(law.name, law.sentence) for law in LAWS])
+        write_table(("law", "description"), [*((law.name, law.sentence) for law in LAWS), *OTHER_LAWS.items()])
         return 0
     import torch
 

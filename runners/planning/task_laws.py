@@ -78,10 +78,10 @@ def _targets(tried: TriedTask) -> None:
         raise SpecError(
             f"{tried.where}: loss() does not depend on the outputs; nothing could be learned; compute it of them"
         )
-    if not math.isfinite(loss.item()):
+    if not math.isfinite(float(loss.detach())):
         raise SpecError(
-            f"{tried.where}: loss() is {loss.item()} for finite outputs; a loss is finite where training begins; "
-            "correct the targets or the loss"
+            f"{tried.where}: loss() is {float(loss.detach())} for finite outputs; a loss is finite where training "
+            "begins; correct the targets or the loss"
         )
     with one_sentence(f"{tried.where}: losses()"):
         count, named = len(tried.data.losses(predicted, batch.targets)), list(tried.data.logged)
@@ -138,7 +138,7 @@ def _constant_losses(tried: TriedTask, constant: Tensor) -> tuple[float, float]:
         optimiser.zero_grad()
         loss = tried.loss(constant.expand(shape))
         loss.backward()  # type: ignore[no-untyped-call]
-        seen.append(loss.item())
+        seen.append(float(loss.detach()))
         return loss
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]

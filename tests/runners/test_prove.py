@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ablate.grid.errors import NotFoundError, SpecError
-from ablate.runners.catalogue.prove import each_choice_once, operators_of, prove
+from ablate.runners.catalogue.prove import each_choice_once, operators_in, prove
+from ablate.runners.provenance.specfile import import_spec_file
 from ablate.variants import Operator
 from ablate.variants.laws.battery import LAWS
 from ablate.variants.laws.examples import combinations_of_choices
@@ -135,7 +136,7 @@ def test_numbers_that_are_not_finite_are_told_once(tmp_path: Path, capsys: pytes
 
 
 def test_the_operators_of_a_grid_are_found_once_and_told_apart(tmp_path: Path) -> None:
-    found, further = operators_of(write(tmp_path, GRID))
+    found, further = operators_in(import_spec_file(write(tmp_path, GRID)))
     assert further == []
     assert len({operator.label for operator in found}) == len(found) == 2
     assert all(operator.label.startswith("Principled (") for operator in found)
@@ -154,7 +155,7 @@ def test_by_default_each_choice_is_tried_once(
 ) -> None:
     """Three of four cells have all gates and scores. Around softmax is no gate; the named one has another score."""
     path = write(tmp_path, MANY)
-    every, further = operators_of(path)
+    every, further = operators_in(import_spec_file(path))
     few = each_choice_once(every)
     assert set().union(*map(choices, few)) == set().union(*map(choices, every))
     for place, operator in enumerate(few):
