@@ -48,6 +48,7 @@ from .tasks.synthetic.grammar import Grammar as Grammar
 from .tasks.synthetic.in_context import Curriculum as Curriculum
 from .tasks.synthetic.induction import Induction as Induction
 from .tasks.synthetic.linear_functions import LinearFunctions as LinearFunctions, ShiftGrid as ShiftGrid
+from .tasks.synthetic.multi_query_recall import MultiQueryRecall as MultiQueryRecall
 from .tasks.synthetic.needle import Needle as Needle
 from .tasks.synthetic.quantifiers import LengthGrid as LengthGrid, Quantifiers as Quantifiers
 from .tasks.synthetic.query_task import AskedLengths as AskedLengths

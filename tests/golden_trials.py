@@ -162,6 +162,7 @@ def tasks(decoder: Backbone) -> Iterator[tuple[r.Task, Backbone]]:
     """Yield every task with a model that can learn it; tasks on other models and other packages are left out."""
     few = r.AskedLengths(lengths=(24,), sequences=2)
     yield r.AssociativeRecall(batch=2, context=24, pairs=3, keys=9, values=9, evaluation=few), decoder
+    yield r.MultiQueryRecall(batch=2, context=24, pairs=3, symbols=18, evaluation=few), decoder
     yield r.Induction(batch=2, context=24, symbols=20, evaluation=few), decoder
     yield r.SelectiveCopy(batch=2, context=24, evaluation=few), decoder
     yield r.Needle(batch=2, context=24, keys=9, values=9, depths=(0, 1), evaluation=few), decoder

@@ -38,6 +38,7 @@ def found() -> dict[str, str]:
         ),
         "text": ablate.Text(**text),
         "associative recall": ablate.AssociativeRecall(),
+        "multi-query recall": ablate.MultiQueryRecall(),
         "induction": ablate.Induction(),
         "selective copy": ablate.SelectiveCopy(),
         "needle": ablate.Needle(),

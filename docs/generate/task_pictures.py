@@ -17,6 +17,7 @@ from ablate.runners.tasks import (
     Induction,
     LengthGrid,
     LinearFunctions,
+    MultiQueryRecall,
     Needle,
     Quantifiers,
     SelectiveCopy,
@@ -108,6 +109,9 @@ def _query_strip(heading: str, task: Task, inputs: Sequence[int], targets: Seque
 
 
 def _pair_token(task: Task, token: int) -> str:
+    if isinstance(task, MultiQueryRecall):
+        half = task.symbols // 2
+        return f"v{token - half}" if token >= half else f"k{token - 1}" if token else "·"
     assert isinstance(task, AssociativeRecall | Needle)
     if token < task.keys:
         return f"k{token}"
@@ -217,6 +221,7 @@ def _value_cells(values: Tensor, style: str) -> list[Cell]:
 _IN_LOSS: Final = {"mark": "in the loss; mean errors leave out the first three"}
 _QUERIES: Final = {"mark": "query: only here is the model scored", "odd": "the place of the answer"}
 _NEXT: Final = {"mark": "scored: every next token"}
+_HALVES: Final = ": k a key, v a value, · token 0"
 _PAIRS: Final = ": k a key, v a value, · filler"
 _LENGTHS: Final = AskedLengths(lengths=(20,))
 _SMALL_PAIRS: Final = {"context": 20, "keys": 9, "values": 9, "filler": 4, "evaluation": _LENGTHS}
@@ -247,6 +252,11 @@ PICTURES: Final[Mapping[str, Picture]] = {
         ),
         lambda task: [panel for at in range(3) for panel in _window_panels(f"sentence {at + 1}", task, at)],
         {"mark": "scored: the tokens that are hidden or replaced"},
+    ),
+    "multi_query_recall": Picture(
+        lambda _: MultiQueryRecall(context=20, pairs=4, symbols=20, power=1.0, blanks=True, evaluation=_LENGTHS),
+        _query_panels(_HALVES),
+        _QUERIES,
     ),
     "needle": Picture(lambda _: Needle(distractors=2, **_SMALL_PAIRS), _query_panels(_PAIRS), _QUERIES),
     "quantifiers": Picture(

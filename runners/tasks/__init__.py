@@ -9,6 +9,7 @@ from ablate.runners.tasks.synthetic.grammar import Grammar as Grammar
 from ablate.runners.tasks.synthetic.in_context import Curriculum as Curriculum
 from ablate.runners.tasks.synthetic.induction import Induction as Induction
 from ablate.runners.tasks.synthetic.linear_functions import LinearFunctions as LinearFunctions, ShiftGrid as ShiftGrid
+from ablate.runners.tasks.synthetic.multi_query_recall import MultiQueryRecall as MultiQueryRecall
 from ablate.runners.tasks.synthetic.needle import Needle as Needle
 from ablate.runners.tasks.synthetic.quantifiers import LengthGrid as LengthGrid, Quantifiers as Quantifiers
 from ablate.runners.tasks.synthetic.query_task import AskedLengths as AskedLengths, QueryTask as QueryTask

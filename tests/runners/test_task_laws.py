@@ -32,6 +32,7 @@ from ablate.runners.tasks import (
     Induction,
     LengthGrid,
     LinearFunctions,
+    MultiQueryRecall,
     Needle,
 )
 from ablate.runners.tasks.task import Batch, Task
@@ -47,6 +48,9 @@ DRAWN: dict[str, Task] = {
     "quantifiers": Quantifiers(points=9, batch=6, evaluation=LengthGrid(lengths=(5, 9), sigma=(1, 2), sequences=20)),
     "recall": AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, batch=6, evaluation=GRID),
     "some recall": AssociativeRecall(context=20, pairs=4, queries=2, evaluated_pairs=(3, 5), batch=6, evaluation=GRID),
+    "released recall": MultiQueryRecall(
+        context=24, pairs=4, symbols=24, batch=6, evaluation=AskedLengths(lengths=(20, 34), sequences=30)
+    ),
     "induction": Induction(context=20, symbols=9, span=4, batch=6, evaluation=GRID),
     "copy": SelectiveCopy(context=20, copied=5, contents=6, batch=6, evaluation=GRID),
     "needle": Needle(context=20, keys=5, values=6, filler=3, batch=6, depths=(0, 0.3, 1), evaluation=GRID),

@@ -13,6 +13,7 @@ from torch import Tensor
 from ablate.runners.tasks.counter_rng import Draws
 from ablate.runners.tasks.synthetic.associative_recall import AssociativeRecall
 from ablate.runners.tasks.synthetic.induction import Induction
+from ablate.runners.tasks.synthetic.multi_query_recall import MultiQueryRecall
 from ablate.runners.tasks.synthetic.needle import Needle
 from ablate.runners.tasks.synthetic.query_task import AskedLengths, QueryTask
 from ablate.runners.tasks.synthetic.selective_copy import SelectiveCopy
@@ -189,3 +190,43 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         type(task).model_validate({**task.data(), **fields})
+
+
+@pytest.mark.parametrize("blanks", [False, True])
+def test_released_recall_asks_for_every_key_once_after_its_pair(blanks: bool) -> None:
+    task = MultiQueryRecall(symbols=30, context=40, pairs=6, blanks=blanks, batch=200)
+    inputs, targets, _ = task.open().batch(3, 7)
+    assert (targets != UNASKED).sum(1).unique().tolist() == [6]
+    for row, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
+        keys, values = row[0:12:2], row[1:12:2]
+        assert len({*keys}) == len({*values}) == 6
+        assert {*keys} <= {*range(1, 15)}
+        assert {*values} <= {*range(15, 30)}
+        places = [place for place, target in enumerate(wanted) if target != UNASKED]
+        assert sorted(row[place] for place in places) == sorted(keys)
+        assert all(place >= 12 and place % 2 == 0 for place in places)
+        assert all(wanted[place] == values[keys.index(row[place])] for place in places)
+        if blanks:
+            assert {row[place] for place in range(12, 40) if place not in places} == {0}
+    others = inputs[:, 12:][targets[:, 12:] == UNASKED]
+    assert blanks or others.unique().tolist() == [*range(30)]
+
+
+def test_released_recall_draws_places_by_a_power_law_and_asks_for_early_keys_early() -> None:
+    task = MultiQueryRecall(symbols=30, context=40, pairs=1, power=0.3, batch=20_000)
+    inputs, targets, _ = task.open().batch(0, 1)
+    places = (targets != UNASKED).float().argmax(1)
+    expected = torch.arange(1, 20, dtype=torch.float64) ** (0.3 - 1)
+    expected = expected / expected.sum() * len(inputs)
+    counted = torch.bincount((places - 2) // 2, minlength=19)
+    assert float(((counted - expected) ** 2 / expected).sum()) < 43.8  # chi-squared, 18 degrees of freedom: p = 0.0006
+    task = task.changed(pairs=6, batch=2000)
+    inputs, targets, _ = task.open().batch(0, 1)
+    asked = [(targets == inputs[:, [2 * pair + 1]]).float().argmax(1).double().mean() for pair in (0, 5)]
+    assert asked[0] + 2 < asked[1]
+
+
+@pytest.mark.parametrize("wrong", [{"context": 41}, {"context": 22}, {"symbols": 12}])
+def test_released_recall_refuses_what_cannot_be_drawn(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        MultiQueryRecall.model_validate({"symbols": 30, "context": 40, "pairs": 6, **wrong})

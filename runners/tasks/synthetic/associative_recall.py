@@ -9,7 +9,7 @@ input.
 
 Ours differs between queries. The released code leaves these tokens blank or fills them with any token, even with keys
 of the sequence; here they are tokens of their own kind. The order of queries is random here; the released code asks for
-early pairs early.
+early pairs early. `multi_query_recall` is the released definition.
 """
 
 from collections.abc import Sequence
