@@ -111,7 +111,7 @@ def estimate(
             unknown += 1
         pools[pool] += [] if seconds is None else [seconds]
         if seconds is not None and device == "cuda":
-            own = float(getattr(example.execution, "gpus", 1))
+            own = float(example.execution.gpus)
             gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
     trial_s = sum(map(sum, pools.values()))
     is_known = unknown < len(worklist.to_do)

@@ -80,6 +80,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "shelf-1.dist-info" / "entry_points.txt").write_text("[ablate.backends]\nshelf = shelf_backend:Shelf\n")
     (place / "shelf_backend.py").write_text(BACKEND)
     monkeypatch.syspath_prepend(place)
+    monkeypatch.delitem(sys.modules, "shelf_backend", raising=False)  # that of another test
     return place
 
 

@@ -31,7 +31,7 @@ def test_a_manifest_is_read_back_row_by_row_in_any_order(layout: Layout) -> None
     for line in lines:
         trial = ToyTrial.model_validate(json.loads(json.dumps(line))["spec"])
         assert (trial.key, trial.seed) == (line["trial"], line["seed"])
-        assert set(line) == {"trial", "cell", "seed", "grid", "label", "operator", "axes", "spec"}
+        assert set(line) == {"trial", "cell", "seed", "grid", "label", "operator", "axes", "experiment", "spec"}
     submission = submission_id()
     write_submission(layout, submission, lines)
     manifest = Manifest(layout, submission)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 from toy_campaign import toy_grid
-from toy_training import Execution
 
 from ablate.grid import spec_error
 from ablate.grid.errors import SpecError
@@ -133,10 +132,9 @@ def test_needs_select_trials_by_paths_and_values(tmp_path: Any) -> None:
     ],
 )
 def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cores_in_proportion(
-    tmp_path: Any, asked: dict[str, Any], ranks: int, expected: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any, asked: dict[str, Any], ranks: int, expected: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
-    (group,) = group_trials(Slurm(**asked), tmp_path)
+    (group,) = group_trials(Slurm(**asked), tmp_path, gpus=ranks)
     resources, (gpus, slots, scaled) = group.resources, expected
     assert (resources.gpus, resources.slots) == (gpus, slots)
     assert scaled in (None, (resources.cpus, resources.mem))
@@ -147,14 +145,13 @@ def test_trials_over_several_gpus_get_workers_with_a_multiple_and_memory_and_cor
     [(1, 4, (2, 3)), (2, 4, (2, 3)), (0, 2, (0, 2)), (1, 1, None), (1, 3, None), (4, 4, None), (0, 1, None)],
 )
 def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
-    tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int] | None
 ) -> None:
-    monkeypatch.setattr(Execution, "gpus", ranks, raising=False)
     if expected is None:
         with pytest.raises(SpecError, match=f"execution.gpus={ranks} does not fill them; say execution.gpus="):
-            group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
+            group_trials(Slurm(nodes=2, gpus=gpus), tmp_path, gpus=ranks)
         return
-    (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path)
+    (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path, gpus=ranks)
     resources = group.resources
     assert (resources.gpus, resources.cpus, resources.nodes, resources.slots) == (*expected, 2, 1)
 

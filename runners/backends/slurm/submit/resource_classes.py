@@ -72,7 +72,7 @@ class Demands:
         self._matched.update(matches)
         self._cells[grid, planned.cell] = Demand(
             matches[0] if matches else None,
-            int(getattr(trial.execution, "gpus", 1)),
+            trial.execution.gpus,
             trial.execution.threads,
             trial.execution.checkpoint_s,
             trial.execution.device == "cuda",
