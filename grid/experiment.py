@@ -1,7 +1,8 @@
 """Experiments: specs that train themselves, the unit of work of a grid."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
@@ -66,6 +67,15 @@ class Experiment(Choice):
         return {}
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        train = vars(cls).get("train")
+        if train is not None and (not isfunction(train) or len(signature(train).parameters) != 2):
+            raise SpecError(f"an experiment trains by a method train(self, run); {cls.__name__} has another train")
+        if iscoroutinefunction(train) or isgeneratorfunction(train):
+            raise SpecError(f"train does its work when it is called; {cls.__name__}.train is async, or has a yield")
+
+    @classmethod
     def _choose(cls, value: object) -> "Choice":
         if cls is not Experiment and not cls.members():
             raise PydanticCustomError("experiment", "{told}", {"told": _missing_kind(cls)})
@@ -74,9 +84,7 @@ class Experiment(Choice):
 
 def _missing_kind(cls: type[Experiment]) -> str:
     name = cls.__name__.lower()
-    return (
-        f'{cls.__name__} has no kind, which keeps its trials apart from others: add kind: Literal["{name}"] = "{name}"'
-    )
+    return f'no kind keeps its trials apart from those of other classes; add kind: Literal["{name}"] = "{name}"'
 
 
 def require_experiment(grid: str, base: object) -> None:

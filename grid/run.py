@@ -14,6 +14,12 @@ REASONS = ("diverged", "out_of_memory", "error", "killed")
 """Reasons that training code may give for a failure."""
 
 
+def require_reason(reason: str | None) -> None:
+    """Raise SpecError for a reason that no failure has."""
+    if reason is not None and reason not in REASONS:
+        raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+
+
 class Run(ABC):
     """One run of one trial: where training code records values.
 

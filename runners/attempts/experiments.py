@@ -12,10 +12,16 @@ from ablate.grid import Experiment, Grid
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.recorded_values import Measure
 from ablate.runners.attempts.run_request import OF_TRIALS
-from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
+from ablate.runners.attempts.trial_run import TrialRun
 from ablate.runners.programs.script_run import at_work
 from ablate.runners.training.process_state import reset_random, use_threads
-from ablate.runners.training.training_context import Failed, NullContext, TrainingContext, TrainingResult
+from ablate.runners.training.training_context import (
+    Failed,
+    NullContext,
+    TrainingContext,
+    TrainingResult,
+    TrainingStopped,
+)
 
 if TYPE_CHECKING:
     from ablate.runners.training.process_group import World
@@ -77,13 +83,25 @@ def _train(experiment: Experiment, run: TrialRun) -> TrainingResult:
     with threads:
         token = at_work.set(run)
         try:
-            experiment.train(run)
-        except TrainingStopped:
-            return run.result(None)
-        except SpecError as error:  # the spec is sound: training code gave the run something unfit
-            return run.result(Failed(error))
-        except Exception as error:  # noqa: BLE001  # a stop may have caused it
-            return run.result(error)
+            return run.result(_call_train(experiment, run))
         finally:
             at_work.reset(token)
-        return run.result(None)
+            run.close()
+
+
+def _call_train(experiment: Experiment, run: TrialRun) -> Exception | None:
+    """Call `train`; return its error, of which a requested stop may be the cause."""
+    try:
+        experiment.train(run)
+    except (TrainingStopped, KeyboardInterrupt, GeneratorExit) as error:
+        if not isinstance(error, TrainingStopped):
+            raise
+    except SystemExit as error:
+        return None if error.code in (None, 0) else Failed(error)
+    except SpecError as error:  # the spec is sound: training code gave the run something unfit
+        return Failed(error)
+    except Exception as error:  # noqa: BLE001
+        return error
+    except BaseException as error:  # noqa: BLE001  # such as the cancellation of asyncio: no end of this process
+        return Failed(error)
+    return None

@@ -21,14 +21,16 @@ State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
-def take(state: State) -> dict[str, Any]:
+def take(state: State, *, back: bool = True) -> dict[str, Any]:
     """Return the state as tensors and plain data.
 
-    Raises SpecError for a state that is no mapping, or a value that a resumed run could not put back.
+    Raises SpecError for a state that is no mapping, or a value that no checkpoint can hold; with `back`, also for one
+    that a resumed run could not put back.
     """
     values = _values(state)
     for name, value in values.items():
-        _require_restorable(name, value, state)
+        if back or not _is_plain(value):
+            _require_restorable(name, value, state)
     return {name: _plain_state(value) for name, value in values.items()}
 
 
@@ -41,7 +43,8 @@ def put_back(state: State, saved: Mapping[str, Any]) -> None:
     if values.keys() != saved.keys():
         raise ValueError(f"the state has {sorted(values)}, and the checkpoint has {sorted(saved)}")
     for name, value in values.items():
-        if _is_plain(value):
+        remade = _is(value, "torch", "Tensor") and value.shape != saved[name].shape and callable(state)
+        if _is_plain(value) or remade:
             _cell(state, name).cell_contents = saved[name]
         else:
             _put_into(value, saved[name])
@@ -76,7 +79,7 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 
 
 def _values(state: State) -> Mapping[str, Any]:
-    values = state() if callable(state) else state
+    values = state() if callable(state) and not _has_state_dict(state) else state
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise SpecError(
             f"the state of a loop is a mapping of names, or a function that returns one; got {show(values)}: write "
@@ -93,7 +96,7 @@ def _require_restorable(name: str, value: Any, state: State) -> None:
                 f"state=lambda: {{{name!r}: {name}, ...}}"
             )
         _ = _cell(state, name)
-    elif not (_has_state_dict(value) or _is_generator(value) or _is_array(value) or _is_data(value)):
+    elif not (_has_state_dict(value) or _is_random(value) or _is_array(value) or _is_data(value)):
         raise SpecError(
             f"the state {name!r} is a {type(value).__name__}, which a checkpoint cannot hold; it takes objects with "
             "state_dict and load_state_dict, generators, tensors, arrays and plain data"
@@ -133,8 +136,17 @@ def _has_state_dict(value: Any) -> bool:
     return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
 
 
+def _is_random(value: Any) -> bool:
+    return _is_generator(value) or _is_bit_generator(value) or isinstance(value, random.Random)
+
+
 def _is_generator(value: Any) -> bool:
     return _is(value, "torch", "Generator")
+
+
+def _is_bit_generator(value: Any) -> bool:
+    """Return True for a generator of numpy."""
+    return "numpy" in sys.modules and hasattr(value, "bit_generator")
 
 
 def _is_array(value: Any) -> bool:
@@ -153,6 +165,10 @@ def _plain_state(value: Any) -> Any:
         return _plain_state(value.state_dict())
     if _is_generator(value):
         return value.get_state()
+    if _is_bit_generator(value):
+        return value.bit_generator.state
+    if isinstance(value, random.Random):
+        return value.getstate()
     if _is(value, "numpy", "ndarray"):
         import torch
 
@@ -171,6 +187,10 @@ def _put_into(value: Any, saved: Any) -> None:
         value.load_state_dict(saved)
     elif _is_generator(value):
         value.set_state(saved)
+    elif _is_bit_generator(value):
+        value.bit_generator.state = saved
+    elif isinstance(value, random.Random):
+        value.setstate(saved)
     elif _is(value, "numpy", "ndarray"):
         value[...] = saved.numpy()
     elif isinstance(value, list):

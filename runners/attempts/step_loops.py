@@ -1,6 +1,6 @@
 """Loops over the steps of a training, which save their state and go on where an earlier attempt has saved."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -43,10 +43,15 @@ class Batches:
     """Batches of a loader, epoch after epoch without end; a resumed run gets those that would have come next."""
 
     def __init__(self, loader: Iterable[Any]) -> None:
-        if iter(loader) is loader:
+        if isinstance(loader, Iterator) or not isinstance(loader, Iterable):
             raise SpecError(
-                f"batches come from a loader that begins anew in each epoch; {type(loader).__name__} is an iterator, "
-                "which ends: give what it iterates over"
+                "batches come from a loader that begins anew in each epoch, such as a DataLoader; got "
+                f"{show(loader)}, which is none"
+            )
+        if getattr(loader, "persistent_workers", False):
+            raise SpecError(
+                "a resumed run starts the workers of a loader anew, and persistent ones would draw other random "
+                "numbers; the loader has persistent_workers=True: leave it out"
             )
         self._loader = loader
         self.epoch = self._taken = 0
@@ -111,6 +116,8 @@ class StepLoop(Generic[Item]):
         item: Callable[[int, Any], Item],
     ) -> None:
         self.name, self.step, self._steps = name, 0, require_whole(steps, "the steps of a loop")
+        self.ended = False
+        """True once training said that it ends with the step at work."""
         self._owner, self._batches, self._state, self._item = owner, batches, state, item
 
     def __len__(self) -> int:
@@ -121,11 +128,13 @@ class StepLoop(Generic[Item]):
         saved = self._owner.enter(self)
         with self._owner.door():
             self._restore(saved)
-        while self.step < self._steps:
+        while self.step < self._steps and not self.ended:
             batch = None if self._batches is None else self._batches.next()
             self._owner.begin_step(self.step + 1)
             yield self._item(self.step + 1, batch)
             self.step += 1
+            if self.ended and self.step < self._steps:
+                raise SpecError(f"the loop {self.name!r} went on after run.finish({self.step}); break after it")
             self._owner.end_step(self.step)
         self._owner.leave()
 
@@ -133,7 +142,7 @@ class StepLoop(Generic[Item]):
         """Return its part of a checkpoint; "ranks" has that of this process alone."""
         batches = {} if self._batches is None else {"batches": self._batches.state()}
         own = {"step": self.step, "random": random_states(), **batches}
-        return {"step": self.step, "state": loop_state.take(self._state), "ranks": [own]}
+        return {"step": self.step, "ended": self.ended, "state": loop_state.take(self._state), "ranks": [own]}
 
     def _restore(self, saved: Mapping[str, Any] | None) -> None:
         if saved is None:
@@ -146,7 +155,7 @@ class StepLoop(Generic[Item]):
                 self._batches.begin(own["batches"])
             loop_state.put_back(self._state, saved["state"])
             set_random_states(own["random"])
-            self.step = int(saved["step"])
+            self.step, self.ended = int(saved["step"]), bool(saved.get("ended"))
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
             if breaks_process(error) or failure_of(error).reason == "out_of_memory":
                 raise  # the checkpoint may be sound
@@ -158,3 +167,27 @@ def batches_of(batches: object) -> Batches | None:
     if batches is None or isinstance(batches, Batches):
         return batches
     raise SpecError(f"batches of a loop are run.batches(loader), which restores their order; got {show(batches)}")
+
+
+def epoch_loop(
+    owner: LoopOwner, epochs: int, loader: Iterable[Any], state: State, name: str
+) -> StepLoop[tuple[int, int, Any]]:
+    """Return the loop of `TrialRun.epochs`. Raises SpecError for a loader without a length, or without a batch."""
+    batches = Batches(loader)
+    length = len(loader) if isinstance(loader, Sized) else None
+    if not length:
+        raise SpecError(
+            f"an epoch has at least one batch; the {type(loader).__name__} has {'no length' if length is None else 0}: "
+            "lower its batch size, leave out drop_last, or use run.steps(steps, run.batches(...))"
+        )
+    size = length
+
+    def item(step: int, batch: Any) -> tuple[int, int, Any]:
+        if batches.epoch != (step - 1) // size + 1:
+            raise SpecError(
+                f"a loader has as many batches as its length says; {type(loader).__name__} says {length} and began "
+                f"epoch {batches.epoch} at step {step}"
+            )
+        return batches.epoch, step, batch
+
+    return StepLoop(owner, require_whole(epochs, "the epochs of a loop") * size, batches, state, name, item)

@@ -1,8 +1,9 @@
 """The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
 
 import json
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,22 +12,26 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, f
 
 from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.run import REASONS, Run
-from ablate.grid.values import require_number, require_text, require_whole
+from ablate.grid.run import Run, require_reason
+from ablate.grid.values import require_number, require_whole, show
 from ablate.runners.attempts import loop_state
+from ablate.runners.attempts.attempt import LeaseLost
 from ablate.runners.attempts.loop_state import State, random_states, set_random_states
 from ablate.runners.attempts.recorded_values import Measure, RecordedValues
-from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of
-from ablate.runners.training.training_context import Failed, TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.runners.attempts.shared_saves import SharedSaves
+from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of, epoch_loop
+from ablate.runners.training.training_context import (
+    Failed,
+    TrainingContext,
+    TrainingResult,
+    TrainingStopped,
+    UnfitCheckpoint,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ablate.runners.training.process_group import RankAgreement, World
-
-
-class TrainingStopped(BaseException):
-    """A stop was requested, and the state is saved. No `except Exception` of training code takes it for an error."""
+    from ablate.runners.training.process_group import World
 
 
 @final
@@ -48,10 +53,11 @@ class TrialRun(Run):
     ) -> None:
         """`world` is None if alone."""
         self._world = world
-        self._agreement: RankAgreement | None = None
+        self._saves = SharedSaves(context, world)
         self._experiment, self._context, self._directory = experiment, context, directory
         self._execution = experiment.execution
-        self._opened, self._measure = False, measure
+        self._opened = self._saves_by_hand = False
+        self._measure = measure
         self._values = RecordedValues(context)
         self._loops: dict[str, dict[str, Any]] = {}
         """The parts of a checkpoint of the loops that have ended, by name."""
@@ -122,21 +128,26 @@ class TrialRun(Run):
         self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
     ) -> "StepLoop[tuple[int, int, Any]]":
         """Return a loop over `epochs` passes through `loader`, which has a length: `for epoch, step, batch in`."""
-        if not isinstance(loader, Sized):
-            raise SpecError(f"an epoch has a length; {type(loader).__name__} has none: use run.steps(steps, ...)")
-        batches, steps = Batches(loader), require_whole(epochs, "the epochs of a loop") * len(loader)
-        return StepLoop(self, steps, batches, state, name, lambda step, batch: (batches.epoch, step, batch))
+        return epoch_loop(self, epochs, loader, state, name)
 
     def finish(self, step: SupportsIndex) -> None:
-        """Say that training ends at `step`, before all steps of a loop are made, or despite a requested stop."""
+        """Say that the loop at work ends with its `step`; outside of loops, that training ends at `step`."""
         self._require_open()
-        self._finished = require_whole(step, "the last step")
+        last = require_whole(step, "the last step")
+        if self._loop is None:
+            self._finished = last
+            return
+        if last != self._step - self._before:
+            at = self._step - self._before
+            raise SpecError(f"run.finish takes the step at work; the loop {self._loop.name!r} is at {at}, got {last}")
+        self._loop.ended = True
 
     @property
     def stop_requested(self) -> bool:
-        """True if training is to save its state and return; a loop looks by itself."""
-        self._require_open()
-        self._stop_seen = self._stop_seen or self._context.stop_requested()
+        """True if training is to save its state and return; within a loop, which looks by itself, always False."""
+        self._require_by_hand("stop_requested")
+        if self._loop is None:
+            self._stop_seen = self._stop_seen or self._context.stop_requested()
         return self._stop_seen
 
     @property
@@ -154,7 +165,7 @@ class TrialRun(Run):
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Return step and state of the latest `save`, or None; random numbers go on from there."""
-        self._require_open()
+        self._require_by_hand("restore")
         if "own" not in self._restored:
             return None
         set_random_states(self._restored["ranks"][self.rank]["random"])
@@ -162,16 +173,22 @@ class TrialRun(Run):
 
     def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
         """Save tensors and plain data as the state of `step`."""
+        self._require_by_hand("save")
+        if self._loop is not None or self._loops:
+            raise SpecError("a loop saves its own state; run.save is for training without loops: name it in state=")
         with self.door():
+            self._saves_by_hand = True
             self._step = require_whole(step, "the step")
             own = {"step": self._step, "random": random_states()}
-            self._write({"own": dict(state), "ranks": self._gather([own])})
+            self._write({"own": dict(state), "ranks": self._saves.gather([own])})
             self._context.progress(self._step, self._step, self._values.loss)
 
     def keep(self, name: str, state: State) -> None:
         """Keep a state beyond the end of the trial, such as the best one; it replaces the one of that name."""
         with self.door():
-            self._context.keep(self._step, loop_state.take(state), require_text(name, "the name of a kept state"))
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+                raise SpecError(f"a kept state is named by letters, digits, - and _; got {show(name)}")
+            self._context.keep(self._step, loop_state.take(state, back=False), name)
 
     def load_kept(self, name: str) -> dict[str, Any] | None:
         """Return the state that this trial kept under `name`, in whichever attempt, as tensors and plain data."""
@@ -188,11 +205,13 @@ class TrialRun(Run):
 
     def cost(self, **costs: SupportsFloat) -> None:
         with self.door():
-            self._costs |= {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
+            checked = {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
+            if "parameters" in checked:
+                require_whole(checked["parameters"], "the number of parameters")
+            self._costs |= checked
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> NoReturn:
-        if reason is not None and reason not in REASONS:
-            raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+        require_reason(reason)
         with self.door():
             raise Failed(error, reason)
 
@@ -217,6 +236,12 @@ class TrialRun(Run):
 
     def enter(self, loop: StepLoop[Any]) -> Mapping[str, Any] | None:
         self._require_open()
+        if self._loop is not None and self._loop.ended:
+            self._step = self._before + self._loop.step + 1  # it was left in this step
+            self._loop.step += 1
+            self.leave()
+        if self._saves_by_hand:
+            raise SpecError(f"a loop saves its own state; run.save came before the loop {loop.name!r}: leave it out")
         if self._loop is not None:
             raise SpecError(f"a loop ends before another begins; {loop.name!r} begins inside {self._loop.name!r}")
         if loop.name in self._loops:
@@ -234,38 +259,21 @@ class TrialRun(Run):
             assert self._loop is not None
             self._step = self._before + step
             self._context.progress(self._step, self._before + len(self._loop), self._values.loss)
-            due = self._find_due()
+            due = self._saves.find_due(self._step)
             if due is not None:
                 self._save_loops()
             if due == "stop":
                 raise TrainingStopped
 
-    def _find_due(self) -> str | None:
-        """Return "stop" or "save" if the state is to be saved after this step; all ranks do at the same step."""
-        due = "save" if self._context.checkpoint_due() else None
-        if self._context.stop_requested():
-            due = "stop"
-        if self._world is None:
-            return due
-        if self._agreement is None:
-            from ablate.runners.training.process_group import RankAgreement
-
-            self._agreement = RankAgreement(self.rank)
-        if due is not None:
-            self._agreement.propose(self._step, due)
-        return self._agreement.due(self._step)
-
     def leave(self) -> None:
         assert self._loop is not None
-        self._loops[self._loop.name] = loop_state.copy_to_cpu(self._contents(self._loop))
-        self._before += len(self._loop)
+        self._loops[self._loop.name] = loop_state.copy_to_cpu(self._saves.contents(self._loop))
+        self._before += self._loop.step
         self._step, self._loop = self._before, None
-        if self._world is not None and self._world.any(self._context.stop_requested()):
+        if self._saves.end_loop():
             with self.door():
                 self._save_loops()
                 raise TrainingStopped
-        if self._agreement is not None:
-            self._agreement.discard()
         self._train_s += time.monotonic() - self._began
 
     def _stop_if_requested(self) -> None:
@@ -276,22 +284,8 @@ class TrialRun(Run):
     def _save_loops(self) -> None:
         loops = dict(self._loops)
         if self._loop is not None:
-            loops[self._loop.name] = self._contents(self._loop)
+            loops[self._loop.name] = self._saves.contents(self._loop)
         self._write({"loops": loops})
-
-    def _contents(self, loop: StepLoop[Any]) -> dict[str, Any]:
-        contents = loop.contents()
-        return {**contents, "ranks": self._gather(contents["ranks"])}
-
-    def _gather(self, ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the parts of a checkpoint of all ranks. Raises Failed if they have made other steps."""
-        every = ranks if self._world is None else [each for part in self._world.gather(ranks) for each in part]
-        steps = [each["step"] for each in every]
-        if len(set(steps)) > 1:
-            raise Failed(
-                f"ranks share a sum of gradients in every step; when the state was saved, they were at {steps}"
-            )
-        return every
 
     def _write(self, state: Mapping[str, Any]) -> None:
         self._values.report()
@@ -343,12 +337,8 @@ class TrialRun(Run):
             if may_stop and self._loop is None and self._loops and self._world is None:
                 self._stop_if_requested()
             yield
-        except (TrainingStopped, Failed, EnvironmentProblem, UnfitCheckpoint) as error:
+        except (TrainingStopped, Failed, EnvironmentProblem, UnfitCheckpoint, LeaseLost) as error:
             self._over = error
-            raise
-        except Exception as error:
-            if type(error).__name__ == "LeaseLost":
-                self._over = error
             raise
 
     def _require_open(self) -> None:
@@ -356,6 +346,17 @@ class TrialRun(Run):
             raise self._over
         if not self._opened:
             self._open()
+
+    def _require_by_hand(self, what: str) -> None:
+        self._require_open()
+        if self._world is not None:
+            raise SpecError(
+                f"several processes save at the same step, as loops do; run.{what} is for one: use run.steps"
+            )
+
+    def close(self) -> None:
+        """End the run: what is called later, as by a thread that goes on, raises SpecError."""
+        self._over = SpecError("a run records until its training ends; this one has ended")
 
     def result(self, error: Exception | None) -> TrainingResult:
         """Return the result of training code that has returned or raised `error`; raise what the worker records."""
@@ -387,7 +388,7 @@ class TrialRun(Run):
         )
 
     def _require_result(self) -> None:
-        if self._loop is not None and self._finished is None:
+        if self._loop is not None and not self._loop.ended:
             at, steps = self._step - self._before, len(self._loop)
             raise Failed(
                 f"train left the loop {self._loop.name!r} at step {at} of {steps}; a loop that ends early says so: "

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NoReturn, final
 
 from ablate.grid.run import Run
-from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
-from ablate.runners.training.training_context import UnfitCheckpoint
+from ablate.runners.attempts.trial_run import TrialRun
+from ablate.runners.training.training_context import TrainingStopped, UnfitCheckpoint
 
 
 @final

@@ -146,7 +146,14 @@ def _set_signal_mask(value: set[signal.Signals]) -> None:
 
 
 def _handler(number: int) -> SharedSetting:
-    return SharedSetting(lambda: signal.getsignal(number), lambda value: signal.signal(number, value))
+    return SharedSetting(lambda: _read_handler(number), lambda value: signal.signal(number, value))
+
+
+def _read_handler(number: int) -> Any:
+    """Return the handler of a signal; torch's, which it sets for the processes of a DataLoader, as the default."""
+    handler = signal.getsignal(number)
+    of_torch = getattr(handler, "__module__", "") == "torch.utils.data._utils.signal_handling"
+    return signal.SIG_DFL if of_torch else handler
 
 
 def _umask() -> int:

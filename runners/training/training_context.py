@@ -124,6 +124,10 @@ class ProgramFailed(Failed):
         self.how, self.tail = how, tail
 
 
+class TrainingStopped(BaseException):
+    """A stop was requested, and the state is saved. No `except Exception` of training code takes it for an error."""
+
+
 class UnfitCheckpoint(Exception):
     """The state in a checkpoint is not one of this trial, although its file is whole; the one before it is used."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.run import REASONS, Run
+from ablate.grid.run import Run, require_reason
 from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole
 from ablate.store.external_runs.logged_plans import publish
 from ablate.store.files.artefacts import write_artefact
@@ -184,8 +184,7 @@ class CampaignRun(Run):
         The text of the error is what `ablate logs` shows. Raises SpecError: the run has ended before, or there is no
         such reason.
         """
-        if reason is not None and reason not in REASONS:
-            raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+        require_reason(reason)
         if isinstance(error, str):
             self._end({"status": "failed", "reason": reason or "error", "message": error})
             return

@@ -2,10 +2,12 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import own_experiment
 import pytest
 import torch
@@ -16,10 +18,10 @@ from ablate.grid import Experiment, Grid, SpecError
 from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.experiments import experiment_class, train_experiment
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.attempts.trial_run import TrainingStopped, TrialRun
+from ablate.runners.attempts.trial_run import TrialRun
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import RunResult, run_campaign
-from ablate.runners.training.training_context import Failed, TrainingResult, UnfitCheckpoint
+from ablate.runners.training.training_context import Failed, TrainingResult, TrainingStopped, UnfitCheckpoint
 from ablate.store.files.layout import Layout
 
 FILE = Path(own_experiment.__file__)
@@ -425,3 +427,152 @@ def test_killed_and_interrupted_workers_leave_the_results_of_undisturbed_ones(
     assert deaths.read_text(encoding="utf-8") == ""
     layout = Layout(tmp_path / "campaign")
     assert sum(len(layout.attempts(key)) for key in layout.trial_keys()) > 4
+
+
+# Found by a reviewer:
+
+
+def test_what_a_loop_saves_and_what_training_saves_by_hand_do_not_mix(tmp_path: Path, memory: Any) -> None:
+    def inside(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(3, state={}):
+            run.save(step, {})
+
+    def before(_self: Any, run: TrialRun) -> None:
+        run.save(1, {})
+        [*run.steps(3, state={})]
+
+    for train in (inside, before):
+        with pytest.raises(Failed, match="a loop saves its own state"):
+            trained(of(train), memory(), tmp_path)
+
+
+def test_nothing_is_recorded_after_the_end(tmp_path: Path, memory: Any) -> None:
+    kept: list[TrialRun] = []
+
+    def train(_self: Any, run: TrialRun) -> None:
+        run.log(1, loss=1.0)
+        kept.append(run)
+
+    context = memory()
+    trained(of(train), context, tmp_path)
+    for call in (lambda: kept[0].log(2, loss=1.0), lambda: kept[0].evaluate(2, "late", 1.0)):
+        with pytest.raises(SpecError, match="this one has ended"):
+            call()
+    assert list(context.logged) == [1]
+    assert context.evaluations == {}
+
+
+def test_an_early_end_of_a_loop_leads_to_the_next_one_also_after_a_stop(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        weight = torch.zeros(())
+        for step in run.steps(9, state={"weight": weight}, name="first"):
+            weight += 1
+            run.log(loss=weight)
+            if step == 3:
+                run.finish(step)
+                break
+        for _ in run.steps(2, state={"weight": weight}, name="second"):
+            weight += 10
+            run.log(loss=weight)
+        run.evaluate("weight", weight)
+
+    for stops in (set(), {2}, {4}):
+        context = memory(stop_at=stops)
+        assert to_the_end(of(train), context, tmp_path) == [*stops, 5]
+        assert context.losses() == [1, 2, 3, 13, 23]
+        assert context.evaluations == {(5, "weight"): (23.0, 1, None)}
+
+
+@pytest.mark.parametrize("last", [2, 999])
+def test_finish_takes_the_step_at_work_and_ends_the_loop(last: int, tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(9, state={}):
+            run.log(loss=step)
+            if step == min(last, 5):
+                run.finish(last)
+
+    with pytest.raises(Failed, match=r"went on after|takes the step at work"):
+        trained(of(train), memory(), tmp_path)
+
+
+class _Cancelled(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("error", "fails"), [(SystemExit(3), True), (SystemExit(0), False), (_Cancelled(), True)])
+def test_an_exit_ends_the_trial_and_not_the_worker(
+    error: BaseException, fails: bool, tmp_path: Path, memory: Any
+) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        run.log(1, loss=1.0)
+        raise error
+
+    if fails:
+        with pytest.raises(Failed):
+            trained(of(train), memory(), tmp_path)
+    else:
+        assert not trained(of(train), memory(), tmp_path).stopped
+
+
+def test_an_exit_because_of_a_stop_is_a_stop(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        try:
+            for step in run.steps(9, state={}):
+                run.log(loss=step)
+        finally:
+            raise SystemExit(1)
+
+    assert trained(of(train), memory(stop_at={4}), tmp_path).stopped
+
+
+def test_a_tensor_that_grows_and_generators_of_every_library_are_put_back(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        history, own, other = torch.zeros(0), random.Random(1), np.random.default_rng(1)
+        for _ in run.steps(5, state=lambda: {"history": history, "own": own, "other": other}):  # noqa: B023
+            history = torch.cat([history, torch.tensor([own.random() + other.random()])])
+            run.log(loss=history.sum())
+
+    straight, broken = memory(), memory(stop_at={2, 3})
+    for context in (straight, broken):
+        to_the_end(of(train), context, tmp_path)
+    assert straight.losses() == broken.losses()
+
+
+@pytest.mark.parametrize("name", ["../../x", "", "a b", ".x"])
+def test_a_kept_state_stays_in_its_folder(name: str, tmp_path: Path, memory: Any) -> None:
+    with pytest.raises(Failed, match="is named by letters"):
+        trained(of(lambda _self, run: run.keep(name, {"x": 1})), memory(), tmp_path)
+
+
+def test_loaders_that_a_resumed_run_cannot_repeat_are_refused(tmp_path: Path, memory: Any) -> None:
+    class Half(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(2))
+
+        def __len__(self) -> int:
+            return 4
+
+    DataLoader = torch.utils.data.DataLoader
+    persistent = DataLoader(range(4), num_workers=1, persistent_workers=True)
+    empty = DataLoader(range(3), batch_size=4, drop_last=True)
+
+    def batches(_self: Any, run: TrialRun) -> None:
+        [*run.steps(3, run.batches(persistent), state={})]
+
+    def nothing_left(_self: Any, run: TrialRun) -> None:
+        [*run.epochs(3, empty, state={})]
+
+    def half(_self: Any, run: TrialRun) -> None:
+        [*run.epochs(2, DataLoader(Half()), state={})]
+
+    for train, words in ((batches, "persistent"), (nothing_left, "at least one batch"), (half, "as its length says")):
+        with pytest.raises(Failed, match=words):
+            trained(of(train), memory(), tmp_path)
+
+
+def test_a_train_of_another_form_is_refused_where_its_class_is_made() -> None:
+    async def late(_self: Any, _run: Any) -> None: ...
+
+    for train in (late, lambda _self: None):
+        with pytest.raises(SpecError, match="train"):
+            of(train)  # type: ignore[arg-type]
