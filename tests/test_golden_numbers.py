@@ -67,7 +67,7 @@ def test_an_edited_formula_fails_until_its_version_is_raised(monkeypatch: pytest
     check("operator softmax", TRIALS["operator softmax"])
 
 
-ELSEWHERE = {"Evaluation lm_eval", "Evaluation minimal_pairs"}
+ELSEWHERE = {"Evaluation lm_eval", "Evaluation minimal_pairs", "Experiment command"}
 ELSEWHERE |= {"Task distillation", "Teacher finished_trial", "Teacher hugging_face_model", "Tokenizer tokenizer_file"}
 """Choices that need files, packages or other trials; their own tests compare with an independent source."""
 

@@ -89,5 +89,13 @@ def test_the_page_on_own_training_code_goes_from_a_file_to_a_verdict(folder: Pat
     assert verdicts["none"] == "worse"  # a line cannot follow a sine
 
 
+def test_the_page_on_own_training_code_runs_a_program(folder: Path, ablate: Callable) -> None:
+    page = (DOCS / "own-code.md").read_text(encoding="utf-8").partition("## A program\n")[2]
+    (folder / "program.py").write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
+    ablate("run", "program.py", "--workers", "2")
+    (row,) = [row for row in json.loads(ablate("table", "--json").out)["data"] if row["verdict"] is not None]
+    assert row["verdict"] == "better"  # a larger rate lowers this loss faster
+
+
 if __name__ == "__main__":
     write_plans()
