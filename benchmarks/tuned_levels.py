@@ -28,12 +28,14 @@ LEVELS, AHEAD, SEEDS, NOISE = (
 def choose_by_others(runs: Floats) -> Floats:
     """The value of the level that is best on the other seeds; [tables, settings, levels, seeds] to [tables, seeds]."""
     others = (runs.sum(-1, keepdims=True) - runs) / (runs.shape[-1] - 1)
-    return np.take_along_axis(runs, others.argmin(2)[:, :, None], 2)[:, :, 0].mean(1)
+    chosen: Floats = np.take_along_axis(runs, others.argmin(2)[:, :, None], 2)[:, :, 0].mean(1)
+    return chosen
 
 
 def choose_by_all(runs: Floats) -> Floats:
     """The values of the level that is best on all seeds."""
-    return np.take_along_axis(runs, runs.mean(-1).argmin(2)[:, :, None, None], 2)[:, :, 0].mean(1)
+    chosen: Floats = np.take_along_axis(runs, runs.mean(-1).argmin(2)[:, :, None, None], 2)[:, :, 0].mean(1)
+    return chosen
 
 
 def claim(

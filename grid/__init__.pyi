@@ -23,6 +23,6 @@ from .paper import PaperGrids as PaperGrids, PaperItem as PaperItem, PaperScale 
 from .path import has as has, value_at as value_at
 from .row_info import RowInfo as RowInfo
 from .rule import CellRule as CellRule, forbid as forbid
-from .run import Run as Run
+from .run import Run as Run, RunRecorder as RunRecorder
 from .spec import Choice as Choice, Label as Label, OutsideKey as OutsideKey, Spec as Spec, cell_key as cell_key
 from .validation import spec_error as spec_error

@@ -1,7 +1,8 @@
 """The run of a trial as training code sees it; a worker makes one, and `Campaign.start`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from ablate.grid.errors import SpecError
@@ -9,6 +10,9 @@ from ablate.grid.values import show
 
 if TYPE_CHECKING:
     import numpy as np
+
+State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""The values that a loop saves and restores, by name."""
 
 REASONS = ("diverged", "out_of_memory", "error", "killed")
 """Reasons that training code may give for a failure."""
@@ -20,7 +24,7 @@ def require_reason(reason: str | None) -> None:
         raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
 
 
-class Run(ABC):
+class RunRecorder(ABC):
     """One run of one trial: where training code records values.
 
     Values go to the campaign together, with a checkpoint or every half minute, and at the end. Methods that record
@@ -124,3 +128,84 @@ class Run(ABC):
         head: SupportsIndex | None,
         point: Mapping[str, SupportsFloat],
     ) -> None: ...
+
+
+class Run(RunRecorder):
+    """The run that `Experiment.train` gets: it also makes loops that a stopped or lost run goes on from.
+
+    `steps`, `batches` and `epochs` make loops; `restore`, `save` and `stop_requested` do the same by hand. Once a stop
+    took effect, every method raises an exception that is no `Exception`.
+    """
+
+    @property
+    @abstractmethod
+    def device(self) -> str:
+        """ "cuda" or "cpu", as the execution says."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """The number of this process among the `execution.gpus` that train the trial, from 0; rank 0 alone records."""
+
+    @property
+    @abstractmethod
+    def world_size(self) -> int:
+        """The number of processes that train the trial; a process group joins them."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Threads on the CPU; torch has been set to them."""
+
+    @property
+    @abstractmethod
+    def directory(self) -> Path:
+        """A directory for files of the trial, which all its attempts share; it stays in the campaign."""
+
+    @abstractmethod
+    def steps(self, steps: int, batches: Any = None, *, state: State, name: str = "steps") -> Iterable[Any]:
+        """Return a loop over `steps` optimiser steps: `for step in`, or `for step, batch in` with `run.batches(...)`.
+
+        Steps are counted from 1. `state` is what the loop saves, about every `execution.checkpoint_s` seconds and at a
+        stop, and restores: `lambda: {"model": model, "optimiser": optimiser, "best": best}`. Random numbers of Python,
+        numpy and torch are restored, too, so a resumed run makes the steps that an uninterrupted one would have made.
+        Several loops have different names. A `break` needs `run.finish(step)`.
+        """
+
+    @abstractmethod
+    def batches(self, loader: Iterable[Any]) -> Any:
+        """Return the batches of a loop, which go through `loader` again and again; a resumed run restores the order.
+
+        The batches of the epoch at work are drawn again, and those that were used are left out.
+        """
+
+    @abstractmethod
+    def epochs(
+        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
+    ) -> Iterable[tuple[int, int, Any]]:
+        """Return a loop over `epochs` passes through `loader`, which has a length: `for epoch, step, batch in`."""
+
+    @abstractmethod
+    def finish(self, step: SupportsIndex) -> None:
+        """Say that the loop at work ends with its `step`; outside of loops, that training ends at `step`."""
+
+    @property
+    @abstractmethod
+    def stop_requested(self) -> bool:
+        """True if training is to save its state and return; within a loop, which looks by itself, always False."""
+
+    @abstractmethod
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """Return step and state of the latest `save`, or None; random numbers go on from there."""
+
+    @abstractmethod
+    def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
+        """Save tensors and plain data as the state of `step`."""
+
+    @abstractmethod
+    def keep(self, name: str, state: State) -> None:
+        """Keep a state beyond the end of the trial, such as the best one; it replaces the one of that name."""
+
+    @abstractmethod
+    def load_kept(self, name: str) -> dict[str, Any] | None:
+        """Return the state that this trial kept under `name`, in whichever attempt, as tensors and plain data."""

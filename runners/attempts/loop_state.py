@@ -8,15 +8,13 @@ mapping is that of the variable. Objects that are made anew, such as a compiled 
 
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import CellType
 from typing import Any
 
 from ablate.grid.errors import SpecError
+from ablate.grid.run import State
 from ablate.grid.values import show
-
-State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-"""The values that a loop saves and restores."""
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 

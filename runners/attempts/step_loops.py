@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from ablate.grid.errors import SpecError
+from ablate.grid.run import State
 from ablate.grid.values import require_whole, show
 from ablate.runners.attempts import loop_state
-from ablate.runners.attempts.loop_state import State, random_states, set_random_states
+from ablate.runners.attempts.loop_state import random_states, set_random_states
 from ablate.runners.checkpoint import require_plain
 from ablate.runners.training.failure import breaks_process, failure_of
 from ablate.runners.training.training_context import UnfitCheckpoint

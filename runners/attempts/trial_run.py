@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, f
 
 from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.run import Run, require_reason
+from ablate.grid.run import Run, State, require_reason
 from ablate.grid.values import require_number, require_whole, show
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.attempt import LeaseLost
-from ablate.runners.attempts.loop_state import State, random_states, set_random_states
+from ablate.runners.attempts.loop_state import random_states, set_random_states
 from ablate.runners.attempts.recorded_values import Measure, RecordedValues
 from ablate.runners.attempts.shared_saves import SharedSaves
 from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of, epoch_loop
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 
 @final
 class TrialRun(Run):
-    """The run that `Experiment.train` gets.
-
-    Beside what every run records: `steps`, `batches` and `epochs` make loops that a stopped or lost run goes on from;
-    `restore`, `save` and `stop_requested` do the same by hand. Once a stop took effect, every method raises
-    `TrainingStopped`.
-    """
+    """The run of a trial in a worker; once a stop took effect, every method raises `TrainingStopped`."""
 
     def __init__(
         self,
@@ -74,7 +69,6 @@ class TrialRun(Run):
 
     @property
     def device(self) -> str:
-        """ "cuda" or "cpu", as the execution says."""
         if self._world is not None:
             return self._world.device.type
         if self._execution.device != "auto":
@@ -85,53 +79,36 @@ class TrialRun(Run):
 
     @property
     def rank(self) -> int:
-        """The number of this process among the `execution.gpus` that train the trial, from 0; rank 0 alone records."""
         return 0 if self._world is None else self._world.place.rank
 
     @property
     def world_size(self) -> int:
-        """The number of processes that train the trial; a process group joins them."""
         return 1 if self._world is None else self._world.place.size
 
     @property
     def threads(self) -> int:
-        """Threads on the CPU; torch has been set to them."""
         return self._execution.threads
 
     @property
     def directory(self) -> Path:
-        """A directory for files of the trial, which all its attempts share; it stays in the campaign."""
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
 
     def steps(
         self, steps: int, batches: Batches | None = None, *, state: State, name: str = "steps"
     ) -> "StepLoop[Any]":
-        """Return a loop over `steps` optimiser steps: `for step in`, or `for step, batch in` with `run.batches(...)`.
-
-        Steps are counted from 1. `state` is what the loop saves, about every `execution.checkpoint_s` seconds and at a
-        stop, and restores: `lambda: {"model": model, "optimiser": optimiser, "best": best}`. Random numbers of Python,
-        numpy and torch are restored, too, so a resumed run makes the steps that an uninterrupted one would have made.
-        Several loops have different names. A `break` needs `run.finish(step)`.
-        """
         taken = batches_of(batches)
         return StepLoop(self, steps, taken, state, name, lambda step, batch: step if taken is None else (step, batch))
 
     def batches(self, loader: Iterable[Any]) -> Batches:
-        """Return the batches of a loop, which go through `loader` again and again; a resumed run restores the order.
-
-        The batches of the epoch at work are drawn again, and those that were used are left out.
-        """
         return Batches(loader)
 
     def epochs(
         self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
     ) -> "StepLoop[tuple[int, int, Any]]":
-        """Return a loop over `epochs` passes through `loader`, which has a length: `for epoch, step, batch in`."""
         return epoch_loop(self, epochs, loader, state, name)
 
     def finish(self, step: SupportsIndex) -> None:
-        """Say that the loop at work ends with its `step`; outside of loops, that training ends at `step`."""
         self._require_open()
         last = require_whole(step, "the last step")
         if self._loop is None:
@@ -144,7 +121,6 @@ class TrialRun(Run):
 
     @property
     def stop_requested(self) -> bool:
-        """True if training is to save its state and return; within a loop, which looks by itself, always False."""
         self._require_by_hand("stop_requested")
         if self._loop is None:
             self._stop_seen = self._stop_seen or self._context.stop_requested()
@@ -164,7 +140,6 @@ class TrialRun(Run):
             self._context.progress(step, steps, self._values.loss)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Return step and state of the latest `save`, or None; random numbers go on from there."""
         self._require_by_hand("restore")
         if "own" not in self._restored:
             return None
@@ -172,7 +147,6 @@ class TrialRun(Run):
         return self._step, dict(self._restored["own"])
 
     def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
-        """Save tensors and plain data as the state of `step`."""
         self._require_by_hand("save")
         if self._loop is not None or self._loops:
             raise SpecError("a loop saves its own state; run.save is for training without loops: name it in state=")
@@ -184,14 +158,12 @@ class TrialRun(Run):
             self._context.progress(self._step, self._step, self._values.loss)
 
     def keep(self, name: str, state: State) -> None:
-        """Keep a state beyond the end of the trial, such as the best one; it replaces the one of that name."""
         with self.door():
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
                 raise SpecError(f"a kept state is named by letters, digits, - and _; got {show(name)}")
             self._context.keep(self._step, loop_state.take(state, back=False), name)
 
     def load_kept(self, name: str) -> dict[str, Any] | None:
-        """Return the state that this trial kept under `name`, in whichever attempt, as tensors and plain data."""
         with self.door():
             kept = self._context.load_kept(name)
             if self._world is None:

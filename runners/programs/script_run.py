@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import SpecError
-from ablate.grid.run import REASONS, Run
+from ablate.grid.run import REASONS, RunRecorder
 from ablate.grid.values import require_number, require_text
 from ablate.store.files.checked_values import CheckedValues
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 METRICS = "ABLATE_METRICS"
 """Environment variable with the file for lines of JSON."""
-at_work: ContextVar[Run | None] = ContextVar("at_work", default=None)
+at_work: ContextVar[RunRecorder | None] = ContextVar("at_work", default=None)
 """The run of the `train` that this thread is in."""
 
 
-def current_run() -> Run:
+def current_run() -> RunRecorder:
     """Return the run of this trial, inside `Experiment.train` and in a program of a `Command`.
 
     Raises SpecError anywhere else.
@@ -44,7 +44,7 @@ def _script_run(file: str, rank: str) -> "ScriptRun":
 
 
 @final
-class ScriptRun(Run):
+class ScriptRun(RunRecorder):
     """Writes values of a program to the file that its trial reads; of the ranks of a program, only rank 0 writes."""
 
     def __init__(self, file: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.grid.optional_packages import require_package
-from ablate.grid.run import Run
+from ablate.grid.run import RunRecorder
 
 if TYPE_CHECKING:
     from ablate.runners.trainers.accelerate_tracker import AccelerateTracker
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ablate.runners.trainers.transformers_callback import TransformersCallback
 
 
-def transformers_callback(run: Run) -> "TransformersCallback":
+def transformers_callback(run: RunRecorder) -> "TransformersCallback":
     """Return a callback for `transformers.Trainer`, which logs by `run`.
 
     When the trial is to stop, the trainer saves a checkpoint and `train` raises the stop. `callback.checkpoint` is
@@ -26,7 +26,7 @@ def transformers_callback(run: Run) -> "TransformersCallback":
     return TransformersCallback(run)
 
 
-def lightning_logger(run: Run) -> "LightningLogger":
+def lightning_logger(run: RunRecorder) -> "LightningLogger":
     """Return a logger for Lightning's `Trainer`, which logs by `run`.
 
     When the trial is to stop, a checkpoint is saved after the step at work, and `fit` raises the stop.
@@ -40,7 +40,7 @@ def lightning_logger(run: Run) -> "LightningLogger":
     return LightningLogger(run)
 
 
-def accelerate_tracker(run: Run, save: Callable[[Path], object] | None = None) -> "AccelerateTracker":
+def accelerate_tracker(run: RunRecorder, save: Callable[[Path], object] | None = None) -> "AccelerateTracker":
     """Return a tracker for `Accelerator(log_with=tracker)`, which logs by `run`.
 
     A loop of `run.steps` stops by itself. Another one gives `save=lambda place: accelerator.save_state(place)`. Then

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from accelerate.tracking import GeneralTracker, on_main_process
 
-from ablate.grid.run import Run
+from ablate.grid.run import RunRecorder
 from ablate.runners.trainers.own_checkpoints import OwnCheckpoints
 
 
@@ -16,13 +16,13 @@ class AccelerateTracker(GeneralTracker):
 
     name, requires_logging_directory = "ablate", False
 
-    def __init__(self, run: Run, save: Callable[[Path], object] | None) -> None:
+    def __init__(self, run: RunRecorder, save: Callable[[Path], object] | None) -> None:
         super().__init__()
         self._run, self._own, self._save = run, OwnCheckpoints(run), save
         self._step = 0
 
     @property
-    def tracker(self) -> Run:
+    def tracker(self) -> RunRecorder:
         """The run."""
         return self._run
 

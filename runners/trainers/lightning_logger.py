@@ -7,7 +7,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers.logger import Logger
 
-from ablate.grid.run import Run
+from ablate.grid.run import RunRecorder
 from ablate.runners.trainers.lightning_stop import StopCallback
 from ablate.runners.trainers.own_checkpoints import OwnCheckpoints
 
@@ -18,7 +18,7 @@ class LightningLogger(Logger):
 
     name, version = "lightning", "0"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecorder) -> None:
         self._run, self._own = run, OwnCheckpoints(run)
         self._trainer: Trainer | None = None
         self._logged: dict[str, int] = {}

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NoReturn, final
 
-from ablate.grid.run import Run
+from ablate.grid.run import RunRecorder
 from ablate.runners.attempts.trial_run import TrialRun
 from ablate.runners.training.training_context import TrainingStopped, UnfitCheckpoint
 
@@ -13,7 +13,7 @@ from ablate.runners.training.training_context import TrainingStopped, UnfitCheck
 class OwnCheckpoints:
     """The checkpoints of the trainer that logs by `run`; a run of `Campaign.start` keeps none and never stops."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecorder) -> None:
         self._trial = run if isinstance(run, TrialRun) else None
         self._saved: tuple[int, str | Path] | None = None
 

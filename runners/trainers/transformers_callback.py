@@ -6,7 +6,7 @@ from typing import Any, final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ablate.grid.run import Run
+from ablate.grid.run import RunRecorder
 from ablate.runners.trainers.own_checkpoints import OwnCheckpoints
 
 _SPEEDS = ("_runtime", "_per_second", "_compilation_time")
@@ -17,7 +17,7 @@ _SPEEDS = ("_runtime", "_per_second", "_compilation_time")
 class TransformersCallback(TrainerCallback):
     """Logs what the trainer logs, and records what it evaluates, with its names."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecorder) -> None:
         self._run, self._own, self._stops = run, OwnCheckpoints(run), False
         self._logged: dict[str, int] = {}
         self._evaluated: dict[tuple[int, str], float] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.grid.run import Run, require_reason
+from ablate.grid.run import RunRecorder, require_reason
 from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole
 from ablate.store.external_runs.logged_plans import publish
 from ablate.store.files.artefacts import write_artefact
@@ -81,7 +81,7 @@ def _script() -> str | None:
 
 
 @final
-class CampaignRun(Run):
+class CampaignRun(RunRecorder):
     """A run that is being logged: `log`, `evaluate` and `probe`, then `finish` or `fail`.
 
     As a context manager it finishes at the end of the block, and an exception is recorded as a failed attempt. Values
