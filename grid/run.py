@@ -48,6 +48,8 @@ class RunRecorder(ABC):
             raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
         if twice := sorted((values or {}).keys() & named.keys()):
             raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
+        if at is None and not (values or named):
+            raise SpecError("log takes metrics by name, such as loss=0.5, of a step; got none")
         self._log(self._step_at_work() if at is None else at, {**(values or {}), **named})
 
     def evaluate(
@@ -97,6 +99,8 @@ class RunRecorder(ABC):
 
     def _name_first(self, step: SupportsIndex | str, name: object, value: object) -> tuple[SupportsIndex, Any, Any]:
         """Return step, name and value of a call that may leave out the step."""
+        if isinstance(step, str) and name is not None and value is not None:
+            raise SpecError(f"the step of {show(name)} is a whole number; got {show(step)}")
         if isinstance(step, str):
             return self._step_at_work(), step, name if value is None else value
         return step, name, value

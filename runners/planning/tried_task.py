@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ablate.grid.errors import AblateError, SpecError
 from ablate.grid.spec import Spec
+from ablate.grid.values import require_number
 from ablate.runners.provenance.origin import is_installed, is_project
 from ablate.runners.tasks.counter_rng import CPU
 from ablate.runners.tasks.task import Batch, Data, Items, Measurements, Predict, Task, row_words
@@ -192,10 +193,15 @@ def try_evaluation(
 
     with one_sentence(f"{where}: evaluate()"), reset_random(noise), torch.inference_mode():
         rows = [row for row in evaluate(predict) if not isinstance(row, Items)]
-    for row in rows:
-        if not isinstance(row, Measurements):
-            raise SpecError(f"{where}: evaluate() yields {row!r:.60}; it yields Measurements; use over_items")
-        if not isinstance(row.value, float | int):
-            what = f"{row_words(row.name, row.point)} = {row.value!r:.60}"
-            raise SpecError(f"{where}: evaluate() yields {what}; a value is one number; use float()")
-    return TriedEvaluation(rows, digests, max(lengths))
+    return TriedEvaluation([_checked_row(where, row) for row in rows], digests, max(lengths))
+
+
+def _checked_row(where: str, row: Any) -> Measurements:
+    """Return a row with a plain number as its value."""
+    if not isinstance(row, Measurements):
+        raise SpecError(f"{where}: evaluate() yields {row!r:.60}; it yields Measurements; use over_items")
+    try:
+        return row._replace(value=require_number(row.value, row.name))
+    except SpecError as error:
+        what = f"{row_words(row.name, row.point)} = {row.value!r:.60}"
+        raise SpecError(f"{where}: evaluate() yields {what}; a value is one number; use float()") from error

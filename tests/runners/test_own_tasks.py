@@ -35,9 +35,9 @@ MISTAKES = {
         "measures",
     ),
     "a value twice": (YIELD, f"{YIELD}\n            {YIELD}", "measures"),
-    "a tensor as a value": (
+    "several numbers as a value": (
         'over_items("accuracy", right.double().mean(1), {"part": part})',
-        'Measurements("accuracy", right.double().mean(), {"part": part}, 20, None)',
+        'Measurements("accuracy", right.double().mean(1), {"part": part}, 20, None)',
         "evaluation",
     ),
     "random evaluation data": (HELD_OUT, "torch.Generator().manual_seed(torch.Generator().seed())", "evaluation"),

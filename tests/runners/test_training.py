@@ -25,7 +25,8 @@ from ablate.runners.tasks import Batch, LinearFunctions, Text
 from ablate.runners.tasks.counter_rng import CPU
 from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
 from ablate.runners.training import loop
-from ablate.runners.training.loop import _TrainingRun, train, train_as
+from ablate.runners.training.loop import train, train_as
+from ablate.runners.training.model_predict import ModelPredict
 from ablate.runners.training.process_group import RankPlace, World
 from ablate.runners.training.step_values import STEPS_BEHIND, StepValues
 from ablate.runners.training.training_context import Diverged, NullContext
@@ -213,8 +214,8 @@ def test_long_evaluations_end(tiny: Trial, memory: Callable, tmp_path: Path, mon
         training=Training(steps=2),
     )
     passes: list[int] = []
-    plain = _TrainingRun._predict
-    monkeypatch.setattr(_TrainingRun, "_predict", lambda *given: passes.append(1) or plain(*given))
+    plain = ModelPredict.__call__
+    monkeypatch.setattr(ModelPredict, "__call__", lambda *given: passes.append(1) or plain(*given))
     whole = memory()
     train(trial, whole)
     needed, lives = len(passes), 0

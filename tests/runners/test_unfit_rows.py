@@ -33,8 +33,6 @@ ROWS = {
 }
 MEASURED = {
     "fine": Measurements("own", np.float32(0.5), {"x": torch.tensor(1)}, np.int64(3), torch.tensor(0.25)),
-    "items": Measurements("own", 0.5, {}, 1.5, None),
-    "error": Measurements("own", 0.5, {}, 1, "0.1"),
 }
 
 
@@ -83,8 +81,6 @@ NAMED = {
     "point": "'x'",
     "coordinate": "coordinate",
     "file": "300",
-    "items": "items",
-    "error": "se_items",
 }
 """A word in the message of each failed trial."""
 

@@ -21,7 +21,7 @@ class GatedForgetting(Forgetting):
 
     def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
-        if self.numbers()["gate"].predicted and gate.shape[-2] != keys:
+        if self.__dict__["gate"].predicted and gate.shape[-2] != keys:  # a compiled graph cannot list fields
             raise SpecError(
                 f"a predicted forget gate has a value at each key; got {gate.shape[-2]} for {keys} keys; pass those of "
                 "earlier tokens, too"
