@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -19,9 +19,12 @@ from ablate.variants.stages.families import Forgetting
 class GatedForgetting(Forgetting):
     """Lowers a logit by the sum of -ln f over the later tokens that the query sees."""
 
+    if TYPE_CHECKING:
+        gate: Number  # of each member
+
     def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
-        if self.__dict__["gate"].predicted and gate.shape[-2] != keys:  # a compiled graph cannot list fields
+        if self.gate.predicted and gate.shape[-2] != keys:
             raise SpecError(
                 f"a predicted forget gate has a value at each key; got {gate.shape[-2]} for {keys} keys; pass those of "
                 "earlier tokens, too"
