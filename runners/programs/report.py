@@ -182,6 +182,6 @@ def _whole(text: str, line: str) -> int:
 
 def _number(text: str, name: str, line: str) -> float:
     try:
-        return float(text.rstrip(",;"))
+        return float(text.rstrip(",;").replace(",", ""))
     except ValueError as error:
         raise SpecError(f"a pattern took {text!r} as {name}, which is no number; the line is {show(line)}") from error

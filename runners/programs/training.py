@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -162,5 +163,10 @@ class _Checkpoints:
     def _now(self) -> frozenset[tuple[str, int, int]]:
         if not self._pattern:
             return frozenset()
-        files = [(each, each.stat()) for each in self._directory.glob(self._pattern) if each.exists()]
-        return frozenset((str(each), status.st_mtime_ns, status.st_size) for each, status in files)
+        stamps = set()
+        with suppress(FileNotFoundError):  # a directory goes while it is listed
+            for each in self._directory.glob(self._pattern):
+                with suppress(FileNotFoundError):  # the program replaces its files at any moment
+                    status = each.stat()
+                    stamps.add((str(each), status.st_mtime_ns, status.st_size))
+        return frozenset(stamps)

@@ -219,3 +219,21 @@ def test_a_checkpoint_whose_file_is_gone_does_not_fit(script: Script, memory: An
     context.stop_at = set()
     with pytest.raises(UnfitCheckpoint):
         trained(script(RESUMING.replace("STOPS", "()"), **PATTERNS), context, tmp_path)
+
+
+def test_a_checkpoint_that_goes_while_it_is_looked_at_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs replace their checkpoints at any moment."""
+    from ablate.runners.programs.training import _Checkpoints
+
+    for name in ("ckpt-1.pt", "ckpt-2.pt"):
+        (tmp_path / name).write_text("x")
+    plain = Path.stat
+
+    def stat(path: Path, **options: Any) -> Any:
+        if path.name == "ckpt-1.pt":
+            path.unlink(missing_ok=True)
+        return plain(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    files = _Checkpoints("ckpt-*.pt", tmp_path)
+    assert [Path(name).name for name, *_ in files._seen] == ["ckpt-2.pt"]
