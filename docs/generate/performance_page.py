@@ -205,8 +205,8 @@ def _write_overhead(name: str, about: Row) -> str:
     return (
         f"{_describe_machine(name, about)}; {sizes}.\n\n"
         f"Beside training and evaluation, a trial costs {one['overhead_ms_median']:.0f} ms (median of one worker).\n"
-        f"An experiment of one's own costs {own['overhead_ms_median']:.0f} ms, and logging five metrics {step['own_step_us']:.0f} "
-        "microseconds.\n"
+        f"An experiment of one's own costs {own['overhead_ms_median']:.0f} ms, "
+        f"and logging five metrics {step['own_step_us']:.0f} microseconds.\n"
         f"Two workers finish {speed:.2f} times as many trials a second as one.\n"
         f"The same command on the finished grid takes {again['rerun_s']:.1f} s.\n"
         f"Comparing the process after a trial takes {state['process_ms_median']:.1f} ms of processor time.\n"
