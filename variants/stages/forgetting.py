@@ -20,7 +20,7 @@ class GatedForgetting(Forgetting):
     """Lowers a logit by the sum of -ln f over the later tokens that the query sees."""
 
     if TYPE_CHECKING:
-        gate: Number  # of each member
+        gate: Number  # every member has one
 
     def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
         queries, keys = z.shape[-2:]
