@@ -112,26 +112,12 @@ class RunRecorder(ABC):
     def _log(self, step: SupportsIndex, metrics: Mapping[str, SupportsFloat]) -> None: ...
 
     @abstractmethod
-    def _evaluate(
-        self,
-        step: SupportsIndex,
-        name: str,
-        value: SupportsFloat | None,
-        point: Mapping[str, SupportsFloat],
-        items: SupportsIndex | Mapping[str, SupportsFloat],
-        se_items: SupportsFloat | None,
-    ) -> None: ...
+    def _evaluate(self, step: SupportsIndex, name: str, value: SupportsFloat | None, *rest: Any) -> None:
+        """Record an evaluation; `rest` is point, items and se_items."""
 
     @abstractmethod
-    def _probe(
-        self,
-        step: SupportsIndex,
-        name: str,
-        value: SupportsFloat,
-        layer: SupportsIndex | None,
-        head: SupportsIndex | None,
-        point: Mapping[str, SupportsFloat],
-    ) -> None: ...
+    def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
+        """Record a probe; `rest` is layer, head and point."""
 
 
 class Run(RunRecorder):

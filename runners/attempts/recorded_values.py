@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.names import some
@@ -34,9 +35,7 @@ class RecordedValues:
             return  # a checkpoint holds them
         new: dict[str, Any] = dict(values)
         if on_device := {name: each for name, each in on_device.items() if name in values}:
-            from ablate.runners.training.device_values import DeviceValues  # whoever has such values has loaded torch
-
-            new |= dict.fromkeys(on_device, DeviceValues.send(on_device))
+            new |= _send(on_device)
         self._unread.append((number, new))
         self.report(leave=1 if on_device else 0)
 
@@ -45,7 +44,7 @@ class RecordedValues:
         count = max(len(self._unread) - leave, 0)
         steps, self._unread = self._unread[:count], self._unread[count:]
         for step, values in steps:
-            arrived = {name: each if isinstance(each, float) else each.wait(name) for name, each in values.items()}
+            arrived = {name: each if isinstance(each, float) else each() for name, each in values.items()}
             self._context.metrics(step, arrived)
             self.loss = arrived.get("loss", self.loss)
 
@@ -78,3 +77,13 @@ class RecordedValues:
                 f"train recorded no {compared!r}, by which the grid compares; it recorded {some(recorded, 12)}"
                 f"{suggest_name(compared, recorded)}: record it, or change the measure"
             )
+
+
+def _send(values: Mapping[str, Any]) -> dict[str, Callable[[], float]]:
+    """Queue the copy of scalars on one CUDA device; return what waits for each of them."""
+    import torch
+
+    from ablate.runners.training.step_values import HostCopy
+
+    copy = HostCopy.send(torch.stack([each.detach().reshape(()).double() for each in values.values()]))
+    return {name: partial(lambda at: copy.wait()[at], at) for at, name in enumerate(values)}

@@ -576,3 +576,23 @@ def test_a_train_of_another_form_is_refused_where_its_class_is_made() -> None:
     for train in (late, lambda _self: None):
         with pytest.raises(SpecError, match="train"):
             of(train)  # type: ignore[arg-type]
+
+
+class _Far(torch.Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+def test_metrics_on_a_device_are_read_a_call_later_and_none_is_lost(tmp_path: Path, memory: Any) -> None:
+    seen: list[list[int]] = []
+
+    def train(_self: Any, run: TrialRun) -> None:
+        for step in run.steps(3, state={}):
+            run.log(loss=torch.tensor(step / 2).as_subclass(_Far), rate=0.1 * step)
+            seen.append(sorted(context.logged))
+
+    context = memory()
+    trained(of(train), context, tmp_path)
+    assert seen == [[], [1], [1, 2]]
+    assert context.logged == {step: {"loss": step / 2, "rate": 0.1 * step} for step in (1, 2, 3)}
