@@ -10,13 +10,14 @@ export PYTHONDONTWRITEBYTECODE :=
 # Cluster tests mostly wait. Each of these processes starts a SLURM cluster of its own.
 CLUSTERS ?= 3
 
-# Tests wait for the disk: 14 GB are written, 7 GB at the end. They use memory instead if it has room and runs programs.
-SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 12000000 ] 2>/dev/null && \
+# Tests wait for the disk: 14 GB are written. They use memory instead if 12 GB are free and it runs programs.
+SCRATCH := $(shell [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo 2>/dev/null)" -gt 16000000 ] 2>/dev/null && \
+	[ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 12000000 ] 2>/dev/null && \
 	! findmnt --noheadings --output OPTIONS /dev/shm | grep -q noexec && echo /dev/shm)
 IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
 
 # Places whose language is checked.
-PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners store dashboards specs benchmarks tests \
+PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners training store dashboards specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
 
 .PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs count clean
@@ -74,7 +75,7 @@ docs: $(INSTALLED)
 
 # Lines and files of .py and .pyi: of the package, and of the tests.
 count:
-	@for of in "src grid variants runners store dashboards" tests; do git ls-files $$of | grep -E '\.pyi?$$' | \
+	@for of in "src grid variants runners training store dashboards" tests; do git ls-files $$of | grep -E '\.pyi?$$' | \
 	xargs wc -l | awk -v of="$$of" 'END {print of ": " $$1 " lines, " NR - 1 " files"}'; done
 
 clean:

@@ -37,8 +37,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablate.runners.attempts.attempt import gpu_software
 from ablate.runners.provenance.environment import ask_gpus
-from ablate.runners.training.compilation import copy_function
-from ablate.runners.training.cost import peak_flops_per_s
+from ablate.training.loop.compilation import copy_function
+from ablate.training.loop.cost import peak_flops_per_s
 from ablate.variants import Heads, Operator
 from ablate.variants.model.seeding import generator
 from ablate.variants.operator import head_shape

@@ -59,9 +59,9 @@ def _measure(case: str) -> dict[str, float]:
 def _grid(*, new_operators: bool) -> Any:
     """192 operators x 104 learning rates x 5 seeds, or 100,000 operators that have nothing in common, one seed."""
     from ablate.grid import Grid, over
-    from ablate.runners.optimisers import Training
-    from ablate.runners.tasks import LinearFunctions
-    from ablate.runners.trial import Trial
+    from ablate.training.optimisers import Training
+    from ablate.training.tasks import LinearFunctions
+    from ablate.training.trial import Trial
     from ablate.variants import gpt2, granularities
     from ablate.variants.papers.principled import principled
 

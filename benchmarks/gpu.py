@@ -52,7 +52,7 @@ _OPERATORS = (
     "softmax", "affine_scaled", "learned_sink", "integral", "differential", "principled_ground", "principled", "ssa",
     "cog", "sigmoid",
 )  # fmt: skip
-_TRAINING, _SHORT = ("training.py", "--eager", "--size"), ("--steps", "10")
+_TRAINING, _SHORT = ("training_speed.py", "--eager", "--size"), ("--steps", "10")
 _TRAINED = ("softmax", "principled", "ssa", "affine_scaled", "principled_ground")
 """The most important first: to compile one takes up to 42 s, and time may end before the last."""
 PARTS = (

@@ -26,10 +26,10 @@ import itertools
 import own_training
 from measurement import Results, machine, make_parser
 
+from ablate import LinearFunctions, RunRequest, ShiftGrid, Training, Trial, run_campaign
 from ablate.grid import Grid, Measure
-from ablate.runners import LinearFunctions, RunRequest, ShiftGrid, Training, Trial, run_campaign
 from ablate.runners.execution import Local
-from ablate.runners.training.process_state import ProcessState
+from ablate.runners.processes.process_state import ProcessState
 from ablate.store.store import Store
 from ablate.variants import gpt2, ssa
 

@@ -3,7 +3,7 @@
     python benchmarks/packing.py [--device cuda] [--processes 1 4 8] [--steps 200] [--write FILE]
 
 Prints JSON lines, and writes them if asked. Each trial is a process, as in a worker with `per_gpu`, and trains the
-model of `training.py --size tiny` without compilation. All begin together, after a warm-up. The time is that from the
+model of `training_speed.py --size tiny` without compilation. All begin together, after a warm-up. The time is from the
 first begin to the last end.
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from attention import describe, read_clock
 from measurement import Results, make_parser
-from training import trial_of
+from training_speed import trial_of
 
-from ablate.runners.training.loop import _TrainingRun
-from ablate.runners.training.process_group import RankPlace, World
-from ablate.runners.training.training_context import NullContext
+from ablate.runners.processes.process_group import RankPlace, World
+from ablate.runners.processes.training_context import NullContext
+from ablate.training.loop.train import _TrainingRun
 from ablate.variants import softmax
 
 WARM_UP = 20

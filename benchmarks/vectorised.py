@@ -17,8 +17,8 @@ from measurement import Results, make_parser
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
-from ablate.runners.trial import build_model
+from ablate import LinearFunctions, ShiftGrid, Training, Trial
+from ablate.training.trial import build_model
 from ablate.variants import gpt2, softmax
 
 SEEDS, BATCH, TOKENS, TURNS = 8, 64, 21, 30

@@ -1,8 +1,10 @@
 """Experiments: specs that train themselves, the unit of work of a grid."""
 
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signature
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_core import PydanticCustomError
@@ -32,6 +34,15 @@ class ExperimentExecution(Spec):
     None: no limit. In a run with worker processes."""
 
 
+class Findings(NamedTuple):
+    """Findings about the cells of a grid, which its plan shows."""
+
+    lines: Sequence[str] = ()
+    """One sentence each."""
+    data: Mapping[str, Any] = MappingProxyType({})
+    """The same for `ablate plan --json`."""
+
+
 class Experiment(Choice):
     """A spec that trains itself: its fields say what is trained, and `train` does it.
 
@@ -39,7 +50,8 @@ class Experiment(Choice):
     an axis that a grid may vary. Equal fields are the same trial, so all that changes a number is a field, or the code.
 
     A class may add `longer(factor)`, which returns the experiment trained so many times as long, for `Grid(longer=2)`.
-    It may add `row_infos()` and `controls(measure, baseline)`, as `Trial` has them.
+    It may add `row_infos()`, `controls(measure, baseline)` and `knockouts(measure, cells, baselines)`, as `Trial` has
+    them.
     """
 
     own_processes: ClassVar[bool] = False
@@ -66,6 +78,22 @@ class Experiment(Choice):
         """Hash code beside the class and the modules that it imports, by name. Raises SpecError if it is not there."""
         return {}
 
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
+        """Return the points of every value that it records, by name; a grid with another measure is refused.
+
+        None: nobody can tell before the training.
+        """
+        return None
+
+    def check_inputs(self) -> None:
+        """Open what the training reads, such as files, before any trial is trained. Raises SpecError if it fails."""
+
+    @classmethod
+    def warnings(cls, cells: Mapping[str, Self]) -> Findings:
+        """Say what is strange about the cells of a grid, each at its first seed, by label; plans show it."""
+        del cells
+        return Findings()
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
@@ -80,6 +108,18 @@ class Experiment(Choice):
         if cls is not Experiment and not cls.members():
             raise PydanticCustomError("experiment", "{told}", {"told": _missing_kind(cls)})
         return super()._choose(value)
+
+
+def group_by_method(
+    cells: Mapping[str, Experiment], name: str
+) -> Iterator[tuple[Callable[..., Any], dict[str, Experiment]]]:
+    """Yield a class method of experiments, if their class has it, with the cells that it is for, by label."""
+    groups: dict[Any, tuple[Callable[..., Any], dict[str, Experiment]]] = {}
+    for label, cell in cells.items():
+        method = getattr(type(cell), name, None)
+        if method is not None:
+            groups.setdefault(method.__func__, (method, {}))[1][label] = cell
+    yield from groups.values()
 
 
 def _missing_kind(cls: type[Experiment]) -> str:

@@ -67,6 +67,10 @@ class Spec(BaseModel):
         """Return the name under which results store the version: the class, or family and kind of a choice."""
         return cls.__name__
 
+    def other_versions(self) -> Mapping[str, str]:
+        """Return versions of code beside its class that computes it, by the name under which results store them."""
+        return {}
+
     @cached_property
     def canonical(self) -> str:
         """Canonical JSON of every field in the key, defaults included."""

@@ -1,9 +1,19 @@
-"""Running it: trials, tasks, training, campaigns, machines and the command `ablate`.
+"""Running it: campaigns of any experiment, machines and the command `ablate`.
 
-Spec files import their names from here. Each name is loaded on first use, so that the command answers
-`--help` without loading torch.
+Each name is loaded on first use, so that the command answers `--help` without loading torch.
 """
+
+from importlib import import_module
+from typing import Any
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_own, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__ and not name.startswith("_"):
+        training = import_module("ablate.training")  # spec files of releases before 0.3 import its names from here
+        if name in training.__all__:
+            return getattr(training, name)
+    return _own(name)

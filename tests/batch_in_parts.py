@@ -1,7 +1,7 @@
 """Trials whose batch is computed in parts, and how far apart two runs of one may be."""
 
-from ablate.runners.optimisers import AdamW, Training
-from ablate.runners.trial import Execution, Trial
+from ablate.training.optimisers import AdamW, Training
+from ablate.training.trial import Execution, Trial
 from ablate.variants import Operator, catalogue, gpt2, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), catalogue()["affine_scaled"].make()]

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-import ablate.runners.training.loop
-from ablate.runners.tasks import Batch
-from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from ablate.runners.trial import Trial, build_model
+import ablate.training.loop.train
+from ablate.training.tasks import Batch
+from ablate.training.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.training.trial import Trial, build_model
 from ablate.variants import Transformer
 
 
 def in_double(patch: pytest.MonkeyPatch) -> None:
     """Models of linear functions are trained and judged in float64, on the same data."""
-    patch.setattr(ablate.runners.training.loop, "build_model", _build)
+    patch.setattr(ablate.training.loop.train, "build_model", _build)
     patch.setattr(LinearFunctionsData, "batch", _double(LinearFunctionsData.batch))
 
 

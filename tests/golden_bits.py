@@ -20,10 +20,10 @@ from typing import NamedTuple
 import torch
 from golden_trials import ROOT, trials
 
+from ablate import LinearFunctions
 from ablate.grid.errors import SpecError
-from ablate.runners import LinearFunctions
-from ablate.runners.trial import Trial
 from ablate.store.files.code_versions import differing, of_paths
+from ablate.training.trial import Trial
 from ablate.variants import gpt2
 from ablate.variants.paths.choose import PATHS, devices_of
 

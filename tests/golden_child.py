@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ablate.runners import Trial
+from ablate import Trial
+from ablate.runners.processes.training_context import TrainingContext
 from ablate.runners.provenance.code import Codes
-from ablate.runners.training import train
-from ablate.runners.training.training_context import TrainingContext
+from ablate.training.loop.train import train
 
 
 class Recorder(TrainingContext):

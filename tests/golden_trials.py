@@ -19,15 +19,15 @@ import torch
 from golden_child import Recorder
 from golden_unusual import GROWN, UNUSUAL_POSITIONS, backbones, grown_operators, unusual
 
-import ablate.runners as r
-import ablate.runners.training.loop
+import ablate as r
+import ablate.training.loop.train
 from ablate.grid.errors import SpecError
-from ablate.runners.optimisers.optimiser import Optimiser
-from ablate.runners.optimisers.schedules import Schedule
 from ablate.runners.provenance.code import Codes, specs
-from ablate.runners.training import cost, train
-from ablate.runners.trial import build_model
 from ablate.store.files.code_versions import of_paths
+from ablate.training.loop import cost, train
+from ablate.training.optimisers.optimiser import Optimiser
+from ablate.training.optimisers.schedules import Schedule
+from ablate.training.trial import build_model
 from ablate.variants import (
     T5,
     Alibi,
@@ -197,7 +197,7 @@ def in_double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     _clear_caches()
     try:
-        with patch.object(ablate.runners.training.loop, "build_model", _build):
+        with patch.object(ablate.training.loop.train, "build_model", _build):
             yield
     finally:
         torch.set_default_dtype(before)
@@ -212,7 +212,7 @@ def _clear_caches() -> None:
 
 @lru_cache(1)
 def _find_caches(_modules: int) -> list[Any]:
-    rooms = ("ablate.runners.tasks", "ablate.runners.evaluations", "ablate.runners.probes", "ablate.variants.")
+    rooms = ("ablate.training.tasks", "ablate.training.evaluations", "ablate.training.probes", "ablate.variants.")
     modules = [module for name, module in [*sys.modules.items()] if name.startswith(rooms)]
     values = [value for module in modules for value in [*vars(module).values()]]
     values += [each for value in values if isinstance(value, type) for each in vars(value).values()]

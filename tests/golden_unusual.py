@@ -8,7 +8,7 @@ unseen because they change no number: a guard against an empty row where none is
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import ablate.runners as r
+import ablate as r
 from ablate.variants import (
     T5,
     Alibi,

@@ -7,7 +7,7 @@ from typing import Any
 from ablate import Command
 from ablate.grid import Experiment
 from ablate.runners.attempts.experiments import train_experiment
-from ablate.runners.training.training_context import TrainingResult
+from ablate.runners.processes.training_context import TrainingResult
 
 Script = Callable[..., Command]
 

@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ablate.runners.tasks import Batch, LinearFunctions
-from ablate.runners.tasks.counter_rng import CPU
-from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.training.tasks import Batch, LinearFunctions
+from ablate.training.tasks.counter_rng import CPU
+from ablate.training.tasks.synthetic.linear_functions import LinearFunctionsData
 
 
 class FailsOnRankOne(LinearFunctions):

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from double_precision import in_double
 
-from ablate.runners.training.loop import train
-from ablate.runners.training.training_context import NullContext
-from ablate.runners.trial import Trial
+from ablate.runners.processes.training_context import NullContext
 from ablate.store.files.atomic import write_json
+from ablate.training.loop.train import train
+from ablate.training.trial import Trial
 
 
 class Recorded(NullContext):

@@ -2,7 +2,7 @@
 
 _TEXT = """\
 from ablate.grid import Grid, over
-from ablate.runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
 from ablate.variants import gpt2, softmax, ssa
 {before}
 judged = ShiftGrid(sigma_x=(1,), sigma_f=(1, 3), functions=4, sequences=2, points=5)

@@ -24,7 +24,7 @@ from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
 from ablate.runners.backends.slurm.spec import Resources
 from ablate.runners.backends.slurm.worker.task_environment import TimeBudget
 from ablate.runners.child_lifetime import shield_from_signals
-from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.runners.processes.training_context import TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 
 TESTS = Path(__file__).resolve().parent

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ablate.runners import AdamW, Cosine, Grammar, Training, Trial
-from ablate.runners.evaluations.knockout import Knockout
-from ablate.runners.training import train
-from ablate.runners.training.training_context import TrainingContext
+from ablate import AdamW, Cosine, Grammar, Training, Trial
+from ablate.runners.processes.training_context import TrainingContext
+from ablate.training.evaluations.knockout import Knockout
+from ablate.training.loop.train import train
 from ablate.variants import fox, gpt2
 
 GRAMMAR = Grammar(

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 from ablate.runners.checkpoint import save_checkpoint
-from ablate.runners.optimisers import AdamW, Training
-from ablate.runners.probes import Probing
-from ablate.runners.tasks import Distillation, FinishedTrial, Text
-from ablate.runners.trial import Execution, Trial, build_model
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import FILE_SCHEMA, Layout
+from ablate.training.optimisers import AdamW, Training
+from ablate.training.probes import Probing
+from ablate.training.tasks import Distillation, FinishedTrial, Text
+from ablate.training.trial import Execution, Trial, build_model
 from ablate.variants import gpt2, softmax, ssa
 
 LINES = [f"Line {number} says that {number * number} is a square.\n" for number in range(400)]

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from ablate.runners.training import compilation
+from ablate.training.loop import compilation
 from ablate.variants import Heads, Operator, gpt2
 from ablate.variants.papers.catalogue import catalogue
 from ablate.variants.paths.choose import PATHS
@@ -80,10 +80,10 @@ def measured(written: Path) -> list[list[dict]]:
     """The output of six commands; path "cpu" breaks before the fourth. One process imports torch for all."""
     commands = [
         ("", *SHORT, "principled", "--write", str(written)),
-        ("", "training.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
+        ("", "training_speed.py", "--steps", "10", "--path", "sdpa", "--operators", "softmax", "ssa"),
         ("", "exactness.py", "--operators", "ssa", "--channels", "64", "--dtypes", "bfloat16"),
         (BREAKS, *SHORT, "ssa", "softmax"),
-        ("", "training.py", "--path", "cpu", "--operators", "ssa", "softmax"),
+        ("", "training_speed.py", "--path", "cpu", "--operators", "ssa", "softmax"),
         (CAUGHT, "exactness.py", "--operators", "ssa", "--channels", "64", "--dtypes", "bfloat16"),
     ]
     words = [sys.executable, "-P", "-c", RUN, str(ROOT), json.dumps(commands), json.dumps(missing_packages())]
@@ -231,7 +231,7 @@ def test_the_gpu_command_fails_if_a_part_did(
     assert len(gpu.PARTS) == 8
     assert gpu.WARM_UP + sum(part.share for part in gpu.PARTS) == pytest.approx(1)
     (tmp_path / "attention.py").write_text(WRITES)
-    (tmp_path / "training.py").write_text("raise SystemExit(3)")
+    (tmp_path / "training_speed.py").write_text("raise SystemExit(3)")
     (tmp_path / "packing.py").write_text("import time; time.sleep(60)")
     results = {name: tmp_path / "results" / f"{name}.json" for name in ("attention-none-d64", "packing-none")}
     results["packing-none"].parent.mkdir()
@@ -284,7 +284,7 @@ def test_both_sides_of_training_are_compiled_for_every_operator(
     monkeypatch.setattr(training, "trial_of", lambda *given, **_: compiled(*given))
     monkeypatch.setattr(training, "TURN", 1)
     monkeypatch.setitem(training.SIZES, "tiny", (gpt2(layers=1, heads=1, width=8, max_positions=32), training._SMALL))
-    monkeypatch.setattr(sys, "argv", ["training.py", "--steps", "2", "--operators", "softmax", "ssa"])
+    monkeypatch.setattr(sys, "argv", ["training_speed.py", "--steps", "2", "--operators", "softmax", "ssa"])
     before = counters["stats"]["unique_graphs"]
     training.main()
     assert counters["stats"]["unique_graphs"] == before + 4

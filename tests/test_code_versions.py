@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 from golden_trials import is_ours
 
+from ablate import Trial
 from ablate.grid.spec import Spec
-from ablate.runners import Trial
 from ablate.runners.cli.app import execute
 from ablate.runners.provenance.code import Codes, specs
 from ablate.store.files.code_versions import current_sources, differing, of_paths, versions_used
@@ -134,7 +134,7 @@ def test_an_edit_without_a_version_leaves_verdicts_as_they_are(tmp_path: Path) -
     before = ablate("table", "--json")
     for file, edit in (
         ("variants/attend.py", "raise SpecError("),
-        ("runners/training/batch_parts.py", "raise SpecError("),
+        ("training/loop/batch_parts.py", "raise SpecError("),
     ):
         text = (tree / "ablate" / file).read_text()
         assert edit in text

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ablate.runners.catalogue.explain_choice import is_ours, kinds
-from ablate.runners.evaluations import Evaluation
-from ablate.runners.probes import Probe
-from ablate.runners.tasks import Task
+from ablate.training.catalogue.explain_choice import is_ours, kinds
+from ablate.training.evaluations import Evaluation
+from ablate.training.probes import Probe
+from ablate.training.tasks import Task
 from ablate.variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import ablate
-from ablate.runners.catalogue.explain import presets
 from ablate.runners.provenance.specfile import load_spec_file
+from ablate.training.catalogue.explain import presets
 from ablate.variants.laws.examples import family
 from ablate.variants.model.named_backbones import tiny
 from ablate.variants.operator import KINDS

@@ -5,7 +5,7 @@ from golden_trials import is_ours, measure, stored, trials, versions
 from torch import Tensor
 
 from ablate.grid.spec import Choice, Spec
-from ablate.runners.trial import Trial
+from ablate.training.trial import Trial
 from ablate.variants import SSA
 from ablate.variants.links import LINKS
 from ablate.variants.paths.choose import PATHS

@@ -77,7 +77,7 @@ def test_ablate_is_the_only_name_that_is_installed(interpreter: Path, tmp_path: 
     assert output_of(interpreter, "-c", program, *ROOMS, cwd=tmp_path) == "[]\n"
     program = f"import ablate; print(*(getattr(ablate, room).__name__ for room in {ROOMS!r}), ablate.Trial.__module__)"
     names = output_of(interpreter, "-c", program, cwd=tmp_path).split()
-    assert names == [*(f"ablate.{room}" for room in ROOMS), "ablate.runners.trial"]
+    assert names == [*(f"ablate.{room}" for room in ROOMS), "ablate.training.trial"]
 
 
 def test_slurm_is_found_by_its_entry_point(interpreter: Path, tmp_path: Path) -> None:

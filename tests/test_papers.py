@@ -11,9 +11,9 @@ import pytest
 from ablate.grid import Grid, PaperItem, PaperScale
 from ablate.grid.paper import SCALES
 from ablate.runners.cli.resolve import load_paper, paper_files
-from ablate.runners.trial import Trial
 from ablate.store.files.result_files import PAPERS, VIEWS
 from ablate.store.published.tables import cells
+from ablate.training.trial import Trial
 from ablate.variants import integral, integral_control, softmax, ssa
 
 ROOT = Path(__file__).parent.parent

@@ -17,10 +17,10 @@ import ablate
 from ablate.dashboards.papers.paper_tables import read_beside
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.runners.cli.resolve import load_paper, paper_files
-from ablate.runners.optimisers import Training, recipes
 from ablate.store.analysis.grid_results import GridResult, open_result, read
 from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
 from ablate.store.store import Store
+from ablate.training.optimisers import Training, recipes
 from ablate.variants.model import named_backbones
 
 GENERATE = Path(__file__).parent.parent / "docs" / "generate"

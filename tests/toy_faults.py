@@ -19,7 +19,7 @@ import ablate.runners.attempts.attempt
 import ablate.store.files.atomic
 import ablate.store.files.attempts
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.runners.processes.training_context import TrainingContext, TrainingResult
 
 _poisoned = False
 

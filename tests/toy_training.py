@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ablate.grid import Choice, Experiment, OutsideKey
 from ablate.grid.experiment import ExperimentExecution
-from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
+from ablate.runners.processes.training_context import Diverged, TrainingContext, TrainingResult
 
 
 class Execution(ExperimentExecution):

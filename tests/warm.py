@@ -36,7 +36,7 @@ TOYS = (
 REAL = (
     *OF_TRIALS,
     "ablate.runners.cli.app",
-    "ablate.runners.training.rank_launcher",
+    "ablate.runners.processes.rank_launcher",
     "ablate.runners.execution.run",
     "ablate.store.ingest.ingest",
     "ablate.variants",

@@ -14,6 +14,7 @@ scalar stays at its start, as in papers whose gates have no bias.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -31,6 +32,7 @@ from torch import Tensor
 from ablate.grid.spec import Added, Spec
 from ablate.variants.granularity import NAMED, Axis, Granularity
 from ablate.variants.links import LINKS, Link
+from ablate.variants.path_versions import path_versions
 
 
 class HeadShape(NamedTuple):
@@ -66,6 +68,10 @@ class Number(Spec):
     bias: Annotated[bool, Added()] = True
     projection_std: Annotated[NonNegativeFloat, Added()] = 0.0
     """Standard deviation of the projection u at the start; says nothing if the number is not predicted."""
+
+    def other_versions(self) -> Mapping[str, str]:
+        """Return the versions of its link and of all paths."""
+        return {f"Link {self.link}": str(LINKS[self.link].version), **path_versions()}
 
     @classmethod
     def _admit(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:

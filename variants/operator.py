@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ablate.grid.spec import Label, Spec
 from ablate.variants.number import HeadShape, Number
+from ablate.variants.path_versions import path_versions
 from ablate.variants.shared_tensors import shared_tensor
 from ablate.variants.stages import families, neutral
 from ablate.variants.stages.merges import MeanLogits
@@ -50,6 +51,10 @@ class Operator(Spec):
     readout: families.Readout = Values()
     head_norm: families.HeadNorm = neutral.NoHeadNorm()
     output_gate: families.OutputGate = neutral.NoOutputGate()
+
+    def other_versions(self) -> Mapping[str, str]:
+        """Return the versions of all paths."""
+        return path_versions()
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:

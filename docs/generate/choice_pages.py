@@ -7,21 +7,21 @@ from markdown import code_table, escape, fill_template, table, write_facts
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
-from ablate.runners.catalogue.choice_words import (
+from ablate.training.catalogue.choice_words import (
     FIELD_HEADINGS,
     FieldRow,
     field_rows,
     spec_line,
 )
-from ablate.runners.catalogue.explain_choice import (
+from ablate.training.catalogue.explain_choice import (
     explain_choice,
     find_choice,
     is_ours,
     kinds,
     make_fixture_files,
 )
-from ablate.runners.catalogue.explanation import Explanation
-from ablate.runners.probes import Probe, Probing
+from ablate.training.catalogue.explanation import Explanation
+from ablate.training.probes import Probe, Probing
 
 
 def make_probes_page() -> dict[str, str]:

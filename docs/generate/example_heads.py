@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.runners.probes import ProbeInput
-from ablate.runners.tasks import Batch, LinearFunctions
+from ablate.training.probes import ProbeInput
+from ablate.training.tasks import Batch, LinearFunctions
 from ablate.variants import Heads, Operator, Tokens, Transformer, attend, gpt2
 from ablate.variants.attend import AttentionOutput
 from ablate.variants.model.head_attention import AttentionTrace

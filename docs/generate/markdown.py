@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ablate.runners.catalogue.explanation import PATHS, Explanation
+from ablate.training.catalogue.explanation import PATHS, Explanation
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

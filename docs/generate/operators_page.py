@@ -8,8 +8,8 @@ from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import escape, fill_template, table, write_facts
 from matplotlib.figure import SubFigure
 
-from ablate.runners.catalogue.choice_words import FIELD_HEADINGS, field_rows
-from ablate.runners.catalogue.explain import (
+from ablate.training.catalogue.choice_words import FIELD_HEADINGS, field_rows
+from ablate.training.catalogue.explain import (
     KindRow,
     different_stages,
     explain,
@@ -17,9 +17,9 @@ from ablate.runners.catalogue.explain import (
     presets,
     stage_kinds,
 )
-from ablate.runners.catalogue.explanation import Explanation
-from ablate.runners.catalogue.stage_words import formula
-from ablate.runners.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
+from ablate.training.catalogue.explanation import Explanation
+from ablate.training.catalogue.stage_words import formula
+from ablate.training.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
 from ablate.variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.papers.catalogue import PAPERS, NamedOperator, catalogue

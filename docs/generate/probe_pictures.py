@@ -11,7 +11,7 @@ import torch
 from figures import Cell, Chart, Lines, Maps, Panel, Strip, draw_picture, number_words, values_strip
 from torch import Tensor
 
-from ablate.runners.probes import (
+from ablate.training.probes import (
     GateSparsity,
     GradientNorms,
     GroundMass,

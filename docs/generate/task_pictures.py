@@ -8,8 +8,8 @@ import torch
 from figures import Cell, Maps, Panel, Strip, draw_picture, number_words
 from torch import Tensor
 
-from ablate.runners.catalogue.explain_choice import EXAMPLES
-from ablate.runners.tasks import (
+from ablate.training.catalogue.explain_choice import EXAMPLES
+from ablate.training.tasks import (
     AskedLengths,
     AssociativeRecall,
     Batch,
@@ -25,12 +25,12 @@ from ablate.runners.tasks import (
     Task,
     Text,
 )
-from ablate.runners.tasks.distillation.distillation import divergence
-from ablate.runners.tasks.synthetic.grammar_sentences import STOP
-from ablate.runners.tasks.task import UNSCORED
-from ablate.runners.tasks.text.encoder import Encodes
-from ablate.runners.tasks.text.interventions import FixedToken
-from ablate.runners.tasks.text.masked_text import MaskedText
+from ablate.training.tasks.distillation.distillation import divergence
+from ablate.training.tasks.synthetic.grammar_sentences import STOP
+from ablate.training.tasks.task import UNSCORED
+from ablate.training.tasks.text.encoder import Encodes
+from ablate.training.tasks.text.interventions import FixedToken
+from ablate.training.tasks.text.masked_text import MaskedText
 
 WINDOW: Final = 20
 """Tokens of a text window."""

@@ -13,9 +13,9 @@ from ablate.runners.attempts.callbacks import Callbacks
 from ablate.runners.attempts.claims import Claim, by_code
 from ablate.runners.attempts.system_load import SystemLoad
 from ablate.runners.checkpoint import KEEP, forget_older, newest_kept, save_checkpoint
-from ablate.runners.training.failure import Failure
-from ablate.runners.training.memory import peak_memory_bytes
-from ablate.runners.training.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
+from ablate.runners.processes.failure import Failure
+from ablate.runners.processes.memory import peak_memory_bytes
+from ablate.runners.processes.training_context import TrainingContext, TrainingResult, UnfitCheckpoint
 from ablate.store.files.artefacts import write_artefact
 from ablate.store.files.atomic import (
     OF_THE_DISK,

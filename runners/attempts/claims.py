@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ablate.runners.attempts.leases import Leases, earlier_life
 from ablate.runners.checkpoint import Checkpoint, newest_checkpoint
+from ablate.runners.processes.failure import Failure, fruitless_failure, lost_failure
 from ablate.runners.provenance.code import made_by, ran_other_code
-from ablate.runners.training.failure import Failure, fruitless_failure, lost_failure
 from ablate.store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt

@@ -10,8 +10,8 @@ from ablate.runners.attempts.micro_batches import written_micro_batches
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.checkpoint import checkpointed_step
-from ablate.runners.training.failure import Failure, killed_failure, out_of_memory, stalled_failure
-from ablate.runners.training.memory import oom_kills
+from ablate.runners.processes.failure import Failure, killed_failure, out_of_memory, stalled_failure
+from ablate.runners.processes.memory import oom_kills
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import pid_space, trial_state
 from ablate.store.state import ENDED, State

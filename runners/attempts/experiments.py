@@ -13,20 +13,20 @@ from ablate.grid.errors import SpecError
 from ablate.runners.attempts.recorded_values import Measure
 from ablate.runners.attempts.run_request import OF_TRIALS
 from ablate.runners.attempts.trial_run import TrialRun
-from ablate.runners.programs.script_run import at_work
-from ablate.runners.training.process_state import reset_random, use_threads
-from ablate.runners.training.training_context import (
+from ablate.runners.processes.process_state import reset_random, use_threads
+from ablate.runners.processes.training_context import (
     Failed,
     NullContext,
     TrainingContext,
     TrainingResult,
     TrainingStopped,
 )
+from ablate.runners.programs.script_run import at_work
 
 if TYPE_CHECKING:
-    from ablate.runners.training.process_group import World
+    from ablate.runners.processes.process_group import World
 
-_TRIAL: Final = "ablate.runners.trial:Trial"
+_TRIAL: Final = "ablate.training.trial:Trial"
 
 
 def experiment_class(reference: str | None) -> type[Experiment]:
@@ -66,7 +66,7 @@ def train_experiment(
     """
     if experiment.execution.gpus == 1 or experiment.own_processes:
         return _train(experiment, TrialRun(experiment, context, directory, measure))
-    from ablate.runners.training.rank_launcher import ranks
+    from ablate.runners.processes.rank_launcher import ranks
 
     with ranks(experiment, f"{__name__}:train_rank", {"directory": str(directory)}) as world:
         return _train(experiment, TrialRun(experiment, context, directory, measure, world))

@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
-from ablate.runners.training.training_context import Failed, TrainingContext
+from ablate.runners.processes.training_context import Failed, TrainingContext
 from ablate.store.files.checked_values import CheckedValues
 
 Measure = Callable[[], str | None]
@@ -83,7 +83,7 @@ def _send(values: Mapping[str, Any]) -> dict[str, Callable[[], float]]:
     """Queue the copy of scalars on one CUDA device; return what waits for each of them."""
     import torch
 
-    from ablate.runners.training.step_values import HostCopy
+    from ablate.runners.processes.step_values import HostCopy
 
     copy = HostCopy.send(torch.stack([each.detach().reshape(()).double() for each in values.values()]))
     return {name: partial(lambda at: copy.wait()[at], at) for at, name in enumerate(values)}

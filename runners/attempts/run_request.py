@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, final
 
 from ablate.grid import Spec
+from ablate.runners.provenance.earlier_names import current_name
 from ablate.store.files.attempts import BEAT_EVERY_S
 
-OF_TRIALS: Final = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "ablate.runners.training.loop")
+OF_TRIALS: Final = ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet", "ablate.training.loop.train")
 """Modules that every `Trial` imports."""
 
 
@@ -68,5 +69,8 @@ class RunRequest:
         without `experiment` does, so it is not read.
         """
         known = {name: value for name, value in data.items() if name in {each.name for each in fields(cls)}}
-        preload, files = tuple(data.get("preload", OF_TRIALS)), tuple(tree / file for file in data.get("files", ()))
+        preload, files = (
+            tuple(map(current_name, data.get("preload", OF_TRIALS))),
+            tuple(tree / file for file in data.get("files", ())),
+        )
         return cls(**{**known, "preload": preload, "files": files, **here})

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any, final
 
 from ablate.runners.attempts.step_loops import StepLoop
-from ablate.runners.training.training_context import Failed, TrainingContext
+from ablate.runners.processes.training_context import Failed, TrainingContext
 
 if TYPE_CHECKING:
-    from ablate.runners.training.process_group import RankAgreement, World
+    from ablate.runners.processes.process_group import RankAgreement, World
 
 
 @final
@@ -25,7 +25,7 @@ class SharedSaves:
         if self._world is None:
             return due
         if self._agreement is None:
-            from ablate.runners.training.process_group import RankAgreement
+            from ablate.runners.processes.process_group import RankAgreement
 
             self._agreement = RankAgreement(self._world.place.rank)
         if due is not None:

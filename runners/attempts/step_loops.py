@@ -10,8 +10,8 @@ from ablate.grid.values import require_whole, show
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.loop_state import random_states, set_random_states
 from ablate.runners.checkpoint import require_plain
-from ablate.runners.training.failure import breaks_process, failure_of
-from ablate.runners.training.training_context import UnfitCheckpoint
+from ablate.runners.processes.failure import breaks_process, failure_of
+from ablate.runners.processes.training_context import UnfitCheckpoint
 
 Item = TypeVar("Item")
 

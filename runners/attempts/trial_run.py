@@ -20,7 +20,7 @@ from ablate.runners.attempts.loop_state import random_states, set_random_states
 from ablate.runners.attempts.recorded_values import Measure, RecordedValues
 from ablate.runners.attempts.shared_saves import SharedSaves
 from ablate.runners.attempts.step_loops import Batches, StepLoop, batches_of, epoch_loop
-from ablate.runners.training.training_context import (
+from ablate.runners.processes.training_context import (
     Failed,
     TrainingContext,
     TrainingResult,
@@ -31,7 +31,7 @@ from ablate.runners.training.training_context import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from ablate.runners.training.process_group import World
+    from ablate.runners.processes.process_group import World
 
 
 @final

@@ -31,12 +31,12 @@ from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
+from ablate.runners.processes.failure import Failure, breaks_process, failure_of, unrecorded_failure
+from ablate.runners.processes.memory import release_cached_memory, reset_peak_memory
+from ablate.runners.processes.process_state import ProcessState
+from ablate.runners.processes.training_context import NodeLost, TrainingResult, UnfitCheckpoint
 from ablate.runners.provenance.code import Codes
 from ablate.runners.provenance.specfile import import_spec_file
-from ablate.runners.training.failure import Failure, breaks_process, failure_of, unrecorded_failure
-from ablate.runners.training.memory import release_cached_memory, reset_peak_memory
-from ablate.runners.training.process_state import ProcessState
-from ablate.runners.training.training_context import NodeLost, TrainingResult, UnfitCheckpoint
 from ablate.store.files.atomic import read_json, retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer

@@ -1,6 +1,6 @@
 """The command `ablate`: it chooses and acts; what an experiment is, the spec file says.
 
-The verbs are in `ablate.runners.cli`. Everything heavy is imported inside the command that needs it.
+Commands are in `runners/cli` and `training/cli`. Everything heavy is imported inside the one that needs it.
 """
 
 import atexit
@@ -10,33 +10,15 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 from cyclopts import App, Group, Parameter
 from cyclopts.exceptions import CycloptsError
 
-from ablate.grid.docstrings import docstring
-from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
-from ablate.runners.cli.analysis import curves, pareto
-from ablate.runners.cli.catalogue import operators, probes, prove, tasks
-from ablate.runners.cli.check import check
-from ablate.runners.cli.compare import compare
-from ablate.runners.cli.edit import note, rename, rm, tag
-from ablate.runners.cli.effects import effects
-from ablate.runners.cli.evaluate import evaluate
-from ablate.runners.cli.export import export, sql
-from ablate.runners.cli.imports import import_
-from ablate.runners.cli.monitor import cancel, logs, status
-from ablate.runners.cli.options import AnyGrid, Campaign
-from ablate.runners.cli.papers import papers
-from ablate.runners.cli.published import published
-from ablate.runners.cli.repro import repro
-from ablate.runners.cli.resolve import find_campaign, find_campaigns, read_warnings
-from ablate.runners.cli.results import table
+from ablate.grid.errors import AblateError, EnvironmentProblem
+from ablate.runners.cli.commands import COMMANDS, register_commands
 from ablate.runners.lossy_output import fill_closed_descriptors, lossy
 from ablate.runners.output import tell, write
 from ablate.runners.result_stream import move_stdout, results, results_to
@@ -73,123 +55,7 @@ app = App(
 )
 
 
-def report(
-    path: Path | None = None, /, *, campaign: Campaign = None, grid: AnyGrid = None, out: Path | None = None
-) -> None:
-    """Write the campaign's report: one HTML file that works offline.
-
-    Parameters
-    ----------
-    path
-        The campaign directory, in place of --campaign.
-    out
-        The file to write; default report.html in the campaign.
-    """
-    from ablate.dashboards import write_report
-    from ablate.store.store import Store
-
-    if path is not None and campaign is not None:
-        raise SpecError(f"a report is of one campaign; got {path} and --campaign {campaign}: name it once")
-    root = find_campaign(path or campaign)
-    written = write_report(root, out, grid)
-    with Store.open(root) as store:
-        read_warnings(store, grid)
-    tell("the report is")
-    write(str(written.resolve()))
-
-
-def dash(
-    *campaigns: Path,
-    campaign: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
-    port: int = 8050,
-    host: str = "127.0.0.1",
-) -> None:
-    """Open the dashboard of campaigns in a browser, live while trials run.
-
-    Ctrl-C ends it.
-
-    Parameters
-    ----------
-    campaigns
-        Campaign directories; default the working directory if it is one, or all below campaigns/.
-    campaign
-        The same, as other commands take them.
-    port
-        Where it listens; 0 takes a free port.
-    host
-        The address it listens at. Any other than this machine itself needs the link with a token that is printed.
-    """
-    from ablate.dashboards.app.serve import serve
-
-    if not 0 <= port < 2**16:
-        raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
-
-    def write_now(line: str) -> None:
-        write(line)
-        results().flush()
-
-    serve(find_campaigns((*campaigns, *campaign)), host=host, port=port, ready=write_now, say=tell)
-
-
-_COMMANDS: dict[str, dict[Callable[..., object] | str, str]] = {
-    "Plan and train": {
-        "plan": "plan specs/quickstart.py --all",
-        "run": "run specs/quickstart.py seeds=0..9 --workers 2",
-        "retry": "retry operator=SSA state=failed",
-        cancel: "cancel state=queued operator=SSA",
-        repro: "repro operator=SSA seed=1",
-        evaluate: "evaluate operator=SSA --with evaluations.py",
-    },
-    "Follow": {
-        status: "status --watch",
-        logs: "logs operator=SSA seed=1 --follow",
-        dash: "dash campaigns/quickstart --port 0",
-    },
-    "Compare": {
-        table: "table --why SSA",
-        effects: "effects --interactions",
-        curves: "curves loss --by tokens",
-        pareto: "pareto --cost train_s --cost memory_bytes",
-        compare: "compare label=softmax label=SSA seed=1",
-        report: "report campaigns/quickstart --out report.html",
-    },
-    "Query, export and maintain": {
-        sql: 'sql "select label, mean, n from v_cell_stats order by mean" --csv',
-        export: "export cells --to table.tex",
-        import_: 'import runs --grid main --label "{optimiser}"',
-        tag: "tag operator=SSA +good -bad",
-        note: 'note operator=SSA "loss spikes"',
-        rename: "rename main screening",
-        rm: "rm operator=SSA seed=1",
-        check: "check --rebuild",
-    },
-    "Look up": {
-        operators: "operators ssa",
-        tasks: "tasks associative_recall",
-        probes: "probes sink_share",
-        prove: "prove specs/quickstart.py",
-        papers: "papers ssa:table1",
-        published: "published 003 T1",
-    },
-}
-"""Every command with an example, in the groups of `ablate --help`.
-
-The ones named by a string are imported when they are called, as their options are fields of specs.
-"""
-
-for _place, (_title, _examples) in enumerate(_COMMANDS.items()):
-    _group = Group(_title, sort_key=_place)
-    for _command, _example in _examples.items():
-        if not isinstance(_command, str):
-            _command.__doc__ = docstring(_command)  # also with -OO
-        app.command(
-            f"ablate.runners.cli.{_command}:{_command}" if isinstance(_command, str) else _command,
-            name=_command if isinstance(_command, str) else None,
-            group=_group,
-            help_epilogue=f"Example: ablate {_example}",
-            synonym="judge" if _command is evaluate else None,
-        )
-app["--help"].group = app["--version"].group = Group("Options", sort_key=len(_COMMANDS))
+app["--help"].group = app["--version"].group = Group("Options", sort_key=len(COMMANDS) + 1)
 
 
 def main() -> None:
@@ -212,8 +78,7 @@ def _execute(arguments: list[str]) -> int:
     debug, words = "--debug" in arguments, [each for each in arguments if each != "--debug"]
     words[:1] = _EARLIER_NAMES.get(words[0], words[:1]) if words else []
     try:
-        for name in ("plan", "run", "retry") if not words or words[0].startswith("-") else ():
-            _ = app[name].help  # the list of commands has a line about each
+        register_commands(app, words[0] if words else "")
         console = Console(file=results().text)
         result = app(words, exit_on_error=False, print_error=False, console=console)
         with suppress(BrokenPipeError):  # the reader has what it wanted, and the exit code stays

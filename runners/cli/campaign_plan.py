@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ablate.grid import Experiment, Grid, Planned
+from ablate.grid.experiment import Findings, group_by_method
 from ablate.grid.names import shorten
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
@@ -17,7 +18,6 @@ from ablate.runners.backends.slurm.submit.workload import plan_allocation
 from ablate.runners.output import format_count, line_width
 from ablate.runners.planning.control_plan import control_lines
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
-from ablate.runners.planning.operator_checks import Findings, OperatorChecks
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
@@ -61,7 +61,7 @@ class RunPlan:
     controls: Mapping[str, Sequence[str]]
     """Lines about the controls of each grid."""
     findings: Mapping[str, Findings]
-    """Findings about the operators of each grid."""
+    """Findings about the cells of each grid."""
 
 
 @final
@@ -92,14 +92,15 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
     options = options or PlanOptions()
     layout = Layout(request.root.resolve())
     demands = Demands(options.slurm) if options.slurm is not None else None
-    opening, checks = Preflight(layout, retry=request.retry), OperatorChecks()
+    opening = Preflight(layout, retry=request.retry)
+    planned_cells: dict[str, dict[str, Any]] = {grid.name: {} for grid in grids}
     listed: list[CellPlan] = []
 
     def add_cell(grid: str, planned: Planned) -> None:
         counts = count_parameters(planned.trial) if options.parameters else (None, None)
         listed.append(CellPlan(grid, planned.label, planned.key, *counts))
         opening.add_cell(grid, planned)
-        checks.add_cell(grid, planned)
+        planned_cells[grid][planned.label] = planned.trial
         if demands is not None:
             demands.add_cell(grid, planned)
 
@@ -126,8 +127,15 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
         controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
-        findings={grid.name: checks.findings(grid.name) for grid in grids},
+        findings={name: find_warnings(cells) for name, cells in planned_cells.items()},
     )
+
+
+def find_warnings(cells: Mapping[str, Experiment]) -> Findings:
+    """Collect what the classes of the cells of a grid say about them."""
+    findings = [say_of(group) for say_of, group in group_by_method(cells, "warnings")]
+    lines = [line for each in findings for line in each.lines]
+    return Findings(lines, {name: value for each in findings for name, value in each.data.items()})
 
 
 def count_parameters(trial: Experiment) -> tuple[int | None, int | None]:

@@ -263,10 +263,9 @@ def _word(states: Counter[State]) -> str:
 
 def _count_flops(grid: "Grid") -> float | None:
     """Count the FLOPs of all trials; None if those of one cannot be counted."""
-    from ablate.runners.planning.duration import training_flops
 
     try:
-        cells = [training_flops(planned.trial) for planned in grid.cells()]
+        cells = [planned.trial.flops() for planned in grid.cells()]
     except (RuntimeError, TypeError, ValueError):  # an operator that reads tensor values; meta tensors have none
         return None
     return sum(each or 0.0 for each in cells) * len(tuple(grid.seeds))

@@ -28,7 +28,7 @@ from ablate.runners.output import format_count
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
 from ablate.runners.planning.worklist import GridTrial, Worklist
-from ablate.runners.training.failure import unrecorded_failure
+from ablate.runners.processes.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import ENDED, State

@@ -5,7 +5,6 @@ of its grid, scaled by FLOPs. If nothing has finished in the grid, `ablate plan 
 """
 
 import heapq
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from ablate.grid.durations import format_duration, format_hours
 from ablate.grid.experiment import reference_of
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
-from ablate.runners.training.training_context import NullContext, TrainingContext, TrainingResult
+from ablate.runners.processes.training_context import NullContext, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
@@ -181,7 +180,7 @@ class _Durations:
         """Return FLOPs and steps of a trial."""
         if cell not in self._costs:
             planned = self.examples[cell]
-            flops = self._try(training_flops, planned) if self._count_flops else None
+            flops = self._try(Experiment.flops, planned) if self._count_flops else None
             steps = getattr(getattr(planned.trial, "training", planned.trial), "steps", 1)
             self._costs[cell] = flops, float(steps)
         return self._costs[cell]
@@ -225,21 +224,6 @@ def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
     if len(ends) < len(attempts):
         return None
     return "cuda" if attempts[-1].start.get("device") == "cuda" else "cpu", sum(float(end["wall_s"]) for end in ends)
-
-
-def training_flops(trial: Experiment) -> float | None:
-    """Count the FLOPs of all training steps; None: nobody can tell."""
-    from ablate.runners.training.flops import Shape, count_flops
-    from ablate.runners.trial import Trial
-
-    if not isinstance(trial, Trial):
-        return trial.flops()
-    task = trial.task
-    shape = Shape(math.ceil(task.batch / trial.parts), task.length)
-    step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
-    for model, operators in task.teachers():
-        step += count_flops(model, operators, task.inputs, "auto", shape, training=False)
-    return step * trial.accumulate * trial.training.steps
 
 
 def _model_key(trial: Any) -> str:

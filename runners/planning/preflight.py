@@ -4,10 +4,10 @@ Some faults are known only when the files are open: too few pairs for a tokenize
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import final
 
-from ablate.grid import Grid, LearningCriterion, Measure, Planned, Spec
+from ablate.grid import Experiment, Grid, LearningCriterion, Measure, Planned
 from ablate.grid.errors import SpecError
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.output import slow_notice
@@ -17,12 +17,6 @@ from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
 
-if TYPE_CHECKING:
-    from ablate.runners.evaluations.evaluation import Evaluation
-    from ablate.runners.tasks.task import Task
-
-_Read = tuple["Task", tuple["Evaluation", ...]]
-
 
 @final
 class Preflight:
@@ -31,40 +25,30 @@ class Preflight:
     def __init__(self, layout: Layout, *, retry: bool = False) -> None:
         self._layout, self._retry = layout, retry
         self._tried = frozenset(layout.trial_keys())
-        self._cells: dict[_Read, tuple[str, str]] = {}
+        self._cells: list[tuple[str, Planned]] = []
 
     def add_cell(self, grid: str, planned: Planned) -> None:
-        """Note what a cell reads."""
-        task: Any = getattr(planned.trial, "task", None)
+        """Note a cell whose inputs are to be opened."""
         tried = planned.key in self._tried
         again = tried and self._retry and trial_state(self._layout, planned.key).state == State.FAILED
-        if isinstance(task, Spec) and (again or not tried):
-            read: Any = task, getattr(planned.trial, "evaluations", ())
-            self._cells.setdefault(read, (grid, planned.label))
+        if (again or not tried) and isinstance(planned.trial, Experiment):
+            self._cells.append((grid, planned))
 
     def refusals(self) -> Iterator[tuple[str, str, str]]:
-        """Open all inputs; yield grid, label of the first cell, and reason of those that fail.
+        """Open all inputs; yield grid, label and reason of the first cell with each reason.
 
-        Tasks and evaluations of a user's own also keep the laws of `task_laws`. Errors that are not the fault of the
-        spec are left to the trial, which records them.
+        Errors that are not the fault of the spec are left to the trial, which records them.
         """
-        if not self._cells:
-            return
-        from ablate.runners.evaluations.evaluation import open_evaluations  # whoever has such a trial has loaded it
-        from ablate.runners.planning.task_laws import require_evaluation_laws, require_task_laws
-        from ablate.runners.planning.tried_task import is_own, own_tasks
-
+        reasons: set[str] = set()
         with slow_notice("opening what the trials read"):
-            for (task, evaluations), (grid, label) in self._cells.items():
+            for grid, planned in self._cells:
                 try:
-                    for own in own_tasks(task):
-                        require_task_laws(own)
-                    task.open()
-                    open_evaluations(task, evaluations)
-                    for evaluation in filter(is_own, evaluations):
-                        require_evaluation_laws(evaluation, task)
+                    planned.trial.check_inputs()
                 except SpecError as error:
-                    yield grid, label, str(error).strip()
+                    reason = str(error).strip()
+                    if reason not in reasons:
+                        yield grid, planned.label, reason
+                    reasons.add(reason)
                 except Exception:  # noqa: BLE001  (a record of the trial's, with its traceback)
                     continue
 
@@ -81,15 +65,14 @@ class Preflight:
         )
 
 
-METRICS = ("loss", "grad_norm", "learning_rate")
-"""Metrics that training records for every task."""
-
 Point = Mapping[str, float]
+Points = Mapping[str, Sequence[Point]]
+"""The points of values by name."""
 _MOST_SHOWN = 12
 
 
-def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
-    """Refuse `grid` if none of its trials records its measure at its point; `judged` is what measures each of them.
+def check_measure(grid: Grid, declared: Sequence[Points | None]) -> None:
+    """Refuse `grid` if none of its trials records its measure at its point; `declared` is what they record.
 
     With a baseline there are verdicts, so then also if several points agree with it. Refuse a measure with the wrong
     direction, too: all its verdicts would be reversed. The same holds for what says that a run learned, and its limit
@@ -97,7 +80,6 @@ def check_measure(grid: Grid, judged: Iterable[Sequence[object]]) -> None:
 
     Raises SpecError, which says what is recorded and what is nearest.
     """
-    declared = [_collect_points(judges) for judges in judged]
     if not declared or None in declared:
         return
     if grid.measure is not None:
@@ -123,7 +105,7 @@ def _check(
     measure: Measure | LearningCriterion,
     said: str,
     field: str,
-    declared: Sequence[dict[str, list[Point]] | None],
+    declared: Sequence[Points | None],
 ) -> None:
     named = [each[measure.name] for each in declared if each is not None and measure.name in each]
     if not named:
@@ -152,19 +134,6 @@ def _check(
             f"{wanted}, which leaves {len(several)} points, such as {_format_point(several[0])} and "
             f"{_format_point(several[1])}: say at which"
         )
-
-
-def _collect_points(judges: Iterable[object]) -> dict[str, list[Point]] | None:
-    """Return the points of all of `judges` by name; None if one does not declare its points."""
-    names: dict[str, list[Point]] = {}
-    for judge in judges:
-        measures: Callable[[], Mapping[str, Sequence[Point]] | None] | None = getattr(judge, "measures", None)
-        declared = measures() if measures else None
-        if declared is None:
-            return None
-        for name, points in declared.items():
-            names.setdefault(name, []).extend(points)
-    return {**{name: [{}] for name in METRICS}, **names}
 
 
 def _format_point(point: Point) -> str:

@@ -9,11 +9,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from ablate.grid import Grid, Planned, Spec
+from ablate.grid import Experiment, Grid, Planned
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
+from ablate.grid.experiment import group_by_method
 from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of
 from ablate.runners.output import format_count, slow_notice
-from ablate.runners.planning.knockouts import plan_knockouts
 from ablate.runners.planning.preflight import check_measure
 from ablate.runners.provenance.code import Codes, ran_other_code
 from ablate.runners.provenance.specfile import place_of
@@ -51,23 +51,27 @@ def collect_cells(
     sources: dict[tuple[str, str], Mapping[str, str]] = {}
     knockouts: dict[tuple[str, str], Mapping[str, Any]] = {}
     for grid in grids:
-        operators: dict[str, Sequence[Any]] = {}
-        judged: dict[tuple[str, ...], list[Spec]] = {}
+        cells: dict[str, Experiment] = {}
         for planned in grid.cells():
             sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
-            if hasattr(planned.trial.execution, "knockout"):
-                operators[planned.cell] = planned.trial.operators()  # type: ignore[attr-defined]
-            task = getattr(planned.trial, "task", None)
-            judges = [task, *getattr(planned.trial, "evaluations", ())] if isinstance(task, Spec) else []
-            judged.setdefault(tuple(each.key for each in judges), judges)
+            cells[planned.cell] = planned.trial
         try:
-            check_measure(grid, [judges for judges in judged.values() if judges])
+            check_measure(grid, [cell.measures() for cell in cells.values()])
         except SpecError as error:
             raise SpecError(f"{place_of(grid.name, files[0])}: {error}" if files else str(error)) from error
-        knockouts |= {(grid.name, cell): asked.data() for cell, asked in plan_knockouts(grid, operators).items()}
+        knockouts |= {(grid.name, cell): asked.data() for cell, asked in plan_knockouts(grid, cells).items()}
     return GridCells(codes, sources, knockouts)
+
+
+def plan_knockouts(grid: Grid, cells: Mapping[str, Experiment]) -> dict[str, Any]:
+    """Return what the cells of `grid` are measured without at the end; nothing without a measure."""
+    asked: dict[str, Any] = {}
+    counts = grid.enumeration
+    for plan, of in group_by_method(cells, "knockouts") if grid.measure is not None else ():
+        asked |= plan(grid.measure, of, lambda cell: counts.baselines.get(cell, counts.baseline))
+    return asked
 
 
 class GridTrial(NamedTuple):

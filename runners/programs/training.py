@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, final
 
 from ablate.grid.errors import SpecError
 from ablate.runners.output import format_count, say
+from ablate.runners.processes.training_context import Failed, ProgramFailed, UnfitCheckpoint
 from ablate.runners.programs.filling import file_of, fill, fill_all
 from ablate.runners.programs.process import Program
 from ablate.runners.programs.report import Report, patterns_of
 from ablate.runners.programs.script_run import METRICS
-from ablate.runners.training.training_context import Failed, ProgramFailed, UnfitCheckpoint
 
 if TYPE_CHECKING:
     from ablate.runners.attempts.trial_run import TrialRun

@@ -36,7 +36,7 @@ from ablate.runners.provenance.source import (
     relevant,
     statements,
 )
-from ablate.store.files.code_versions import PATH, differing
+from ablate.store.files.code_versions import differing
 from ablate.store.files.trial_status import AttemptState, TrialState
 
 SOURCE = "__ablate_source__"
@@ -87,20 +87,14 @@ class Codes:
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
         self._loading = sources_of_loading(files)
-        self._found: dict[frozenset[tuple[type, str]], dict[str, str]] = {}
+        self._found: dict[frozenset[tuple[type[Spec], tuple[tuple[str, str], ...]]], dict[str, str]] = {}
 
     def sources(self, trial: Spec) -> dict[str, str]:
         """List every source of `trial`: versions of the package's classes, links and all paths; hashes of the rest."""
-        from ablate.variants.links import LINKS  # here: commands that read records need no torch
-        from ablate.variants.paths.choose import PATHS
-
-        used = frozenset((type(spec), str(getattr(spec, "link", ""))) for spec in specs(trial))
+        used = frozenset((type(spec), tuple(spec.other_versions().items())) for spec in specs(trial))
         if used not in self._found:
-            links = {f"Link {link}": str(LINKS[link].version) for _, link in used if link in LINKS}
-            classes = frozenset(cls for cls, _ in used)
-            attends = any(cls.__module__.startswith("ablate.variants.") for cls in classes)
-            paths = {f"{PATH}{path.name}": str(path.version) for path in PATHS if attends}
-            self._found[used] = {**self._of_classes(classes), **links, **paths, **self._loading}
+            versions = {name: version for _, others in used for name, version in others}
+            self._found[used] = {**self._of_classes(frozenset(cls for cls, _ in used)), **versions, **self._loading}
         other = trial.other_code() if isinstance(trial, Experiment) else {}
         return {**self._found[used], **other}
 

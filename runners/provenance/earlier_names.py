@@ -1,4 +1,8 @@
-"""Names of release 0.1 in spec files: `grid.Grid` is `ablate.grid.Grid`, unless a user's module is called `grid`."""
+"""Names of earlier releases in spec files and records.
+
+In release 0.1 `ablate.grid.Grid` was `grid.Grid`, which it still is unless a user's module is called `grid`. What the
+room `training` has was in `runners`.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -8,10 +12,29 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import final
+from typing import Final, final
 
-from ablate import ROOMS
 from ablate.runners.provenance.origin import is_project
+
+ROOMS: Final = ("grid", "variants", "runners", "store", "dashboards")
+"""Packages of release 0.1."""
+
+_MOVED: Final = {
+    **{
+        f"ablate.runners.{name}": f"ablate.training.{name}"
+        for name in ("tasks", "optimisers", "probes", "evaluations", "trial", "controls", "posthoc")
+    },
+    "ablate.runners.training.loop": "ablate.training.loop.train",
+    "ablate.runners.training": "ablate.training.loop",
+}
+
+
+def current_name(module: str) -> str:
+    """Return today's name of a module of the package."""
+    for old, new in _MOVED.items():
+        if module == old or module.startswith(f"{old}."):
+            return new + module.removeprefix(old)
+    return module
 
 
 @final
@@ -25,6 +48,8 @@ class _EarlierNames(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         del path  # the parent is an alias
+        if current_name(name) != name:
+            return spec_from_loader(name, self)
         room, _, below = name.partition(".")
         if room not in ROOMS or (below and not _is_alias(room)):
             return None
@@ -38,7 +63,8 @@ class _EarlierNames(MetaPathFinder, Loader):
         return None if plain and not any((self.folder / name).rglob("*.py")) else spec
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = import_module(f"ablate.{module.__name__}")
+        name = module.__name__
+        sys.modules[name] = import_module(current_name(name if name.startswith("ablate.") else f"ablate.{name}"))
 
 
 def _is_alias(name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import NoReturn, final
 
 from ablate.grid.run import RunRecorder
 from ablate.runners.attempts.trial_run import TrialRun
-from ablate.runners.training.training_context import TrainingStopped, UnfitCheckpoint
+from ablate.runners.processes.training_context import TrainingStopped, UnfitCheckpoint
 
 
 @final

@@ -41,7 +41,7 @@ from ablate import (
     softmax,
     zipped,
 )
-from ablate.runners.optimisers.recipes import affine_scaled as recipe, scaled
+from ablate.training.optimisers.recipes import affine_scaled as recipe, scaled
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
 _SEEDS = {"paper": range(1), "gpu": range(3), "cpu": range(5)}

@@ -58,7 +58,7 @@ from ablate import (
     value_bias,
     zipped,
 )
-from ablate.runners.optimisers.recipes import sink_1b as recipe_1b, sink_60m as recipe_60m
+from ablate.training.optimisers.recipes import sink_1b as recipe_1b, sink_60m as recipe_60m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
 _SEEDS = {"paper": range(1), "gpu": range(3), "cpu": range(3)}

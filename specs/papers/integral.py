@@ -44,7 +44,7 @@ from ablate import (
     qwen2_125m,
     softmax,
 )
-from ablate.runners.optimisers.recipes import integral_125m, integral_1200m
+from ablate.training.optimisers.recipes import integral_125m, integral_1200m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
 _SEEDS = {"paper": range(1), "gpu": range(3), "cpu": range(3)}

@@ -29,7 +29,7 @@ from ablate import (
     principled,
     softmax,
 )
-from ablate.runners.optimisers.recipes import scaled_signed_averaging_in_context
+from ablate.training.optimisers.recipes import scaled_signed_averaging_in_context
 
 _ERROR = Measure(name="mse", point={"sigma_x": 1, "sigma_f": 3}, scale="log", rope=0.1, unit="squared output units")
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.03, unit="nats per token")

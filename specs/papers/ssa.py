@@ -48,7 +48,7 @@ from ablate import (
     ssa_released,
     temperature,
 )
-from ablate.runners.optimisers.recipes import (
+from ablate.training.optimisers.recipes import (
     babyberta as babyberta_recipe,
     scaled_signed_averaging_gpt2,
     scaled_signed_averaging_in_context as in_context_recipe,

@@ -16,7 +16,7 @@ from toy_training import Execution, Falling, Rising, ToyTrial
 
 from ablate.grid import Grid, over as axis
 from ablate.runners.attempts.attempt import Attempt
-from ablate.runners.training.training_context import TrainingResult
+from ablate.runners.processes.training_context import TrainingResult
 
 STEPS = 60
 CHECKPOINT_S = 1.0

@@ -138,7 +138,7 @@ def test_what_the_cluster_does_not_have_is_said_and_nothing_is_left(cluster: Clu
 
 REAL = """
 from ablate.grid import Grid, over
-from ablate.runners import LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate import LinearFunctions, ShiftGrid, Slurm, Training, Trial
 from ablate.variants import gpt2, softmax, ssa
 
 grid = Grid(
@@ -198,7 +198,7 @@ def test_workers_run_in_another_python_by_the_command_of_the_request(cluster: Cl
 
 NODES = """
 from ablate.grid import Grid
-from ablate.runners import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
+from ablate import Execution, LinearFunctions, ShiftGrid, Slurm, Training, Trial
 from ablate.variants import gpt2, softmax
 
 evaluation = ShiftGrid(sigma_x=(1,), sigma_f=(1,), functions=6, sequences=3, points=5)

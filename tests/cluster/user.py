@@ -24,7 +24,7 @@ from ablate.store.files.trial_status import TrialState, trial_state
 
 TESTS = Path(__file__).parent.parent
 SPEC = """\
-from ablate.runners import Slurm
+from ablate import Slurm
 from toy_campaign import toy_grid
 grid = toy_grid({grid})
 slurm = Slurm(**{{**dict(gpus=0, time="30m", workers=2, mem="500M", signal_s=20, heartbeat_s=1.0), **dict({slurm})}})

@@ -18,8 +18,8 @@ from ablate.dashboards.data.formatting import plain
 from ablate.dashboards.figures.canvas import least_width
 from ablate.dashboards.figures.probe_curves import differing
 from ablate.grid.row_info import header_rows
-from ablate.runners.probes import Probe
 from ablate.store.analysis.row_labels import PROBES, complete, row_label
+from ablate.training.probes import Probe
 
 Look = Callable[..., SlotContent]
 

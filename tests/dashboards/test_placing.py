@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
+from ablate import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from ablate.dashboards.papers.cell_matching import is_about
 from ablate.dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
-from ablate.runners import FixedToken, Probing, RandomTokens, Text, Training, Trial
 from ablate.store import Store
 from ablate.store.analysis.our_results import facts
 from ablate.store.analysis.published_matching import agrees

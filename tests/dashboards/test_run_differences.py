@@ -13,12 +13,12 @@ from known_campaign import Planted, open_view, plant, show_slot
 from published_campaign import mse, planted
 from synthetic import plan_header, plan_lines, publish_grid, write_campaign, write_end, write_start
 
+from ablate import Training
 from ablate.dashboards.app.page import PageView, SlotContent
 from ablate.dashboards.app.pages.run import RUN
 from ablate.dashboards.app.pages.run_differences import MISSING, RunAddress, table
 from ablate.dashboards.data.result_table import flat
 from ablate.grid.key import content_key
-from ablate.runners import Training
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer

@@ -13,11 +13,11 @@ from program_scripts import Script
 
 from ablate import Command
 from ablate.runners.cli.app import execute
+from ablate.runners.processes.training_context import TrainingContext
 from ablate.runners.rerun import rerun
-from ablate.runners.tasks import LinearFunctions, ShiftGrid, Text
-from ablate.runners.training.training_context import TrainingContext
-from ablate.runners.trial import Trial
 from ablate.store.files.layout import Layout
+from ablate.training.tasks import LinearFunctions, ShiftGrid, Text
+from ablate.training.trial import Trial
 from ablate.variants import gpt2, softmax
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.runners.probes import Probe, ProbeArray, Probed, ProbeInput
-from ablate.runners.probes.probe import Probing, run_probes
-from ablate.runners.tasks import LinearFunctions
-from ablate.runners.tasks.task import Batch, Task
+from ablate.training.probes import Probe, ProbeArray, Probed, ProbeInput
+from ablate.training.probes.probe import Probing, run_probes
+from ablate.training.tasks import LinearFunctions
+from ablate.training.tasks.task import Batch, Task
 from ablate.variants import Heads, Operator, Tokens, Transformer, gpt2
 from ablate.variants.attend import AttentionOutput
 from ablate.variants.model.head_attention import AttentionTrace

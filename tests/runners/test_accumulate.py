@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.micro_batches import split as halved, written_micro_batches
-from ablate.runners.optimisers import AdamW, Training
-from ablate.runners.tasks import MaskedText
-from ablate.runners.tasks.task import UNSCORED
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Execution, Trial
+from ablate.training.loop.train import train
+from ablate.training.optimisers import AdamW, Training
+from ablate.training.tasks import MaskedText
+from ablate.training.tasks.task import UNSCORED
+from ablate.training.trial import Execution, Trial
 from ablate.variants import Operator, babyberta
 from ablate.variants.model.parameters import NumberParameters
 
@@ -86,7 +86,7 @@ def test_a_part_counts_by_what_is_asked_in_it(
         train(split(trial, accumulate), worlds[-1])
         assert apart(numbers(whole), numbers(worlds[-1])) < ROUNDINGS * torch.finfo(torch.float32).eps
     seeds, size = list[int](), memory()
-    monkeypatch.setattr("ablate.runners.training.loop._seed", lambda seed, _: seeds.append(seed))
+    monkeypatch.setattr("ablate.training.loop.train._seed", lambda seed, _: seeds.append(seed))
     train(trial.changed(execution=Execution(micro_batch=4)), size)
     assert numbers(size) == numbers(worlds[0])
     assert len(set(seeds)) == len(seeds) > 2 * GENTLE.steps

@@ -14,8 +14,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ablate.runners.attempts.attempt import Attempt, CampaignUnwritable, LeaseLost, Watch, gpu_software
 from ablate.runners.attempts.claims import Claim, Taken, claim
 from ablate.runners.checkpoint import KEEP
-from ablate.runners.training.failure import Failure, killed_failure
-from ablate.runners.training.training_context import TrainingResult
+from ablate.runners.processes.failure import Failure, killed_failure
+from ablate.runners.processes.training_context import TrainingResult
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer, verify_shard

@@ -21,11 +21,11 @@ from ablate.runners.checkpoint import read_checkpoint
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.monitoring.integrity import check_campaign
-from ablate.runners.trial import Trial
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import content_hash
 from ablate.store.files.trial_status import trial_state
+from ablate.training.trial import Trial
 
 Make = Callable[[Path], object]
 

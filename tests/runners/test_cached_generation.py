@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ablate.runners.evaluations.likelihood import generate
-from ablate.runners.tasks.text.encoder import ByteEncoder
-from ablate.runners.training.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
-from ablate.runners.training.model_predict import ModelPredict
+from ablate.training.evaluations.likelihood import generate
+from ablate.training.loop.interruptible_evaluation import EvaluationStopped, InterruptiblePredict
+from ablate.training.loop.model_predict import ModelPredict
+from ablate.training.tasks.text.encoder import ByteEncoder
 from ablate.variants import Operator, Prefix, Tokens, Transformer, fox, principled, selective, softmax, tiny
 from ablate.variants.model.cache import ModelCache
 

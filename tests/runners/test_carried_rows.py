@@ -10,7 +10,7 @@ import pytest
 
 from ablate.runners.attempts.attempt import ROWS, Attempt, Watch
 from ablate.runners.attempts.claims import claim
-from ablate.runners.training.training_context import TrainingResult
+from ablate.runners.processes.training_context import TrainingResult
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer

@@ -16,8 +16,9 @@ from teachers import prose
 from tokenizers import decoders, models, pre_tokenizers
 
 from ablate.grid.errors import SpecError
-from ablate.runners.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
-from ablate.runners.probes import (
+from ablate.store import Campaign
+from ablate.training.posthoc.checkpoint_probes import _Checkpoint, probe_checkpoint
+from ablate.training.probes import (
     AttentionMaps,
     FirstKey,
     GradientNorms,
@@ -27,7 +28,6 @@ from ablate.runners.probes import (
     Probing,
     SinkShare,
 )
-from ablate.store import Campaign
 
 WIDE = {"vocab_size": 256, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
 POSITIONS = {"max_position_embeddings": 16}

@@ -29,7 +29,7 @@ from ablate.runners.checkpoint import save_checkpoint
 from ablate.runners.execution.fork_client import Exit, Forked
 from ablate.runners.execution.machine import Queue
 from ablate.runners.execution.pool import WorkerPool, _PoolMember
-from ablate.runners.training.failure import failure_of
+from ablate.runners.processes.failure import failure_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 

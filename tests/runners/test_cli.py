@@ -12,10 +12,11 @@ import pytest
 from submission_files import SMALL
 from synthetic import write_campaign
 
-from ablate.runners.cli.app import _COMMANDS, app, execute
+from ablate.runners.cli.app import app, execute
+from ablate.runners.cli.commands import COMMANDS as EXAMPLES, register_commands
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = [name for name in app if not name.startswith("-")]
+COMMANDS = [name for own in EXAMPLES.values() for name in own]
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_of_every_command_is_a_call_of_it() -> None:
-    every = [item for group in _COMMANDS.values() for item in group.items()]
-    examples = {getattr(command, "__name__", command).rstrip("_"): example for command, example in every}
-    assert sorted(examples) == sorted(COMMANDS)
-    for name, example in examples.items():
+    register_commands(app, "")
+    assert {name for name in app if not name.startswith("-")} == {*COMMANDS}
+    for name, example in (item for own in EXAMPLES.values() for item in own.items()):
         called = app.parse_args(shlex.split(example), exit_on_error=False, print_error=False)[0]
         assert called.__name__.rstrip("_") == name
 

@@ -9,6 +9,7 @@ from cyclopts import App
 from ablate.runners.backends.slurm.spec import Slurm, cluster_of
 from ablate.runners.backends.slurm.submit.job_arrays import MOST_DEATHS, MOST_REFUSALS
 from ablate.runners.cli.app import app
+from ablate.runners.cli.commands import register_commands
 from ablate.runners.provenance.specfile import load_spec_file
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,6 +27,7 @@ ELSEWHERE = set(
 
 def options(command: str) -> set[str]:
     """The options of a command, with the short ones."""
+    register_commands(app, command)
     found: App = app[command]
     return {
         name for each in found.assemble_argument_collection() for name in each.parameter.name or () if name[0] == "-"

@@ -12,12 +12,12 @@ from definitions import forgotten
 from toy_training import Toy, ToyTrial
 
 from ablate.grid import Spec
-from ablate.runners.optimisers import Training
 from ablate.runners.provenance.code import Codes
 from ablate.runners.provenance.origin import edited_files
 from ablate.runners.provenance.source import digest, statements
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.trial import Trial
+from ablate.training.optimisers import Training
+from ablate.training.trial import Trial
 from ablate.variants import SSA, LogScore, ssa
 from ablate.variants.links import LINKS
 
@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 
 from ablate.grid import Grid, over
 from helpers_of_{name} import power
-from ablate.runners import LinearFunctions, Training, Trial
+from ablate import LinearFunctions, Training, Trial
 from ablate.variants import LogScore, Operator, gpt2, softmax, ssa
 
 SLOPE = 2.0

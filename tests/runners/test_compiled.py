@@ -18,15 +18,15 @@ from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.execution import Local
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.optimisers import AdamW, Training
-from ablate.runners.tasks import Curriculum
-from ablate.runners.training import compilation
-from ablate.runners.training.compilation import LONG, compiles
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Trial
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
+from ablate.training.loop import compilation
+from ablate.training.loop.compilation import LONG, compiles
+from ablate.training.loop.train import train
+from ablate.training.optimisers import AdamW, Training
+from ablate.training.tasks import Curriculum
+from ablate.training.trial import Trial
 from ablate.variants import Backbone, Transformer, affine_scaled, entmax15, gpt2, llama2, ssa
 
 ONE = gpt2(layers=1, heads=1, width=4, max_positions=16)

@@ -35,12 +35,12 @@ from ablate.grid.errors import SpecError
 from ablate.grid.spec import cell_key
 from ablate.runners.attempts.manifest import trial_lines, write_grid
 from ablate.runners.execution import Inline
-from ablate.runners.trial import parameters
 from ablate.store.analysis.control_tests import control_tests
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
+from ablate.training.trial import parameters
 
 BASE = TRIAL.changed(
     model=llama2(layers=2, heads=2, width=32, feedforward_width=64),

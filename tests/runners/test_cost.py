@@ -17,16 +17,16 @@ from ablate.runners.attempts.attempt import Attempt, Watch
 from ablate.runners.attempts.claims import Claim, claim
 from ablate.runners.attempts.system_load import SystemLoad
 from ablate.runners.execution.repro import values_of
-from ablate.runners.tasks import Curriculum
-from ablate.runners.training import cost as costs, energy
-from ablate.runners.training.cost import flops
-from ablate.runners.training.energy import Energy, processors, rapl
-from ablate.runners.training.flops import Shape, count_flops
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Trial
 from ablate.store import Store
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
+from ablate.training.loop import cost as costs, energy
+from ablate.training.loop.cost import flops
+from ablate.training.loop.energy import Energy, processors, rapl
+from ablate.training.loop.flops import Shape, count_flops
+from ablate.training.loop.train import train
+from ablate.training.tasks import Curriculum
+from ablate.training.trial import Trial
 from ablate.variants import T5, Tokens, gpt2, llama2, principled, softmax, ssa
 
 EXACT = ("steps", "tokens", "flops")

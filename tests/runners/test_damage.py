@@ -47,10 +47,10 @@ slow = Grid(name="slow", base=endless, seeds=range(1))
 del grid
 """
 IMPORTS = "from dataclasses import replace\nfrom ablate.grid import Measure\n"
-IMPORTS += "from ablate.runners import AttentionEntropy, AttentionMaps, Probing"
+IMPORTS += "from ablate import AttentionEntropy, AttentionMaps, Probing"
 SPEC = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=IMPORTS, after=AFTER)
 JUDGE = """
-from ablate.runners import DeviantInputs
+from ablate import DeviantInputs
 evaluations = (DeviantInputs(sigma=(1.0, 10.0), functions=3, sequences=2, points=5, prompts=()),)
 """
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.backends import cudnn
 
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners.tasks import Data, LinearFunctions
-from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from ablate.runners.training.deterministic import deterministic, fix_workspace
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Execution, Trial
+from ablate.training.loop.deterministic import deterministic, fix_workspace
+from ablate.training.loop.train import train
+from ablate.training.tasks import Data, LinearFunctions
+from ablate.training.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.training.trial import Execution, Trial
 
 STRICT = Execution(deterministic=True)
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

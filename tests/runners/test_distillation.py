@@ -13,15 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
-from ablate.runners.optimisers import Training
-from ablate.runners.planning.duration import training_flops
 from ablate.runners.planning.preflight import METRICS
-from ablate.runners.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
-from ablate.runners.tasks.distillation.distillation import divergence
-from ablate.runners.tasks.distillation.teacher import Teaching
-from ablate.runners.training.flops import Shape, count_flops
-from ablate.runners.training.loop import train
-from ablate.runners.trial import build_model
+from ablate.training.loop.flops import Shape, count_flops
+from ablate.training.loop.train import train
+from ablate.training.optimisers import Training
+from ablate.training.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
+from ablate.training.tasks.distillation.distillation import divergence
+from ablate.training.tasks.distillation.teacher import Teaching
+from ablate.training.trial import build_model
 from ablate.variants import Tokens, gpt2
 
 
@@ -182,7 +181,7 @@ def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
 def test_a_plan_counts_the_teacher_s_forward_pass(taught: Distillation) -> None:
     student, trial = learning_trial(taught, training=Training(steps=10)), teaching_trial(taught.task)
     forward = count_flops(trial.model, trial.operators(), Tokens(256), "auto", Shape(6, 8), training=False)
-    alone, together = (training_flops(each) for each in (student.changed(task=taught.task), student))
+    alone, together = (each.flops() for each in (student.changed(task=taught.task), student))
     assert together == alone + 10 * forward > alone
 
 

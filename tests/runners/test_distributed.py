@@ -25,15 +25,15 @@ from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Worker
+from ablate.runners.processes import rank_launcher as ranks
+from ablate.runners.processes.failure import failure_of
+from ablate.runners.processes.rank_launcher import RankFailed, RankOutOfMemory
+from ablate.runners.processes.training_context import Diverged, NodeLost
 from ablate.runners.provenance.specfile import import_spec_file
-from ablate.runners.training import rank_launcher as ranks
-from ablate.runners.training.failure import failure_of
-from ablate.runners.training.loop import train
-from ablate.runners.training.rank_launcher import RankFailed, RankOutOfMemory
-from ablate.runners.training.training_context import Diverged, NodeLost
-from ablate.runners.trial import Execution, Trial
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
+from ablate.training.loop.train import train
+from ablate.training.trial import Execution, Trial
 from ablate.variants import Operator
 
 TESTS = Path(__file__).parent.parent
@@ -181,7 +181,7 @@ def test_a_rank_says_why_it_failed_and_is_not_waited_for(tiny: Trial, memory: Ca
 def test_a_rank_without_memory_cuts(tiny: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     kills = tmp_path / "kills"
     kills.touch()
-    monkeypatch.setattr("ablate.runners.training.rank_launcher.oom_kills", lambda: len(kills.read_text()))
+    monkeypatch.setattr("ablate.runners.processes.rank_launcher.oom_kills", lambda: len(kills.read_text()))
     task = TooBigForRankOne(points=5, batch=8, evaluation=tiny.task.evaluation, end=end, kills=str(kills))
     base = split(tiny.changed(task=task, training={"steps": 2}), 1, gpus=2)
     layout, submission = Layout(tmp_path / "campaign"), submission_id()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ablate.runners.tasks.counter_rng import Draws
+from ablate.training.tasks.counter_rng import Draws
 from ablate.variants.model.seeding import generator
 
 MASK = (1 << 64) - 1

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from toy_campaign import toy_grid
 
+from ablate import LinearFunctions, ShiftGrid, Training, Trial
 from ablate.grid import Grid, over
-from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Needs, Slurm
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from slurm_node import end_of, send
 
-from ablate import ROOMS
 from ablate.grid import Grid
 from ablate.runners.attempts.submission_record import read_submission_record, write_submission_record
 from ablate.runners.execution.repro import _run
 from ablate.runners.provenance import specfile
+from ablate.runners.provenance.earlier_names import ROOMS
 from ablate.runners.provenance.source import digest, statements
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.trial import Trial
 from ablate.store.files.trial_status import trial_state
+from ablate.training.trial import Trial
 
 NOW, BEFORE = "ablate.", ""
 SPEC = """

@@ -13,17 +13,17 @@ from real_spec import real_spec
 from ablate.grid.errors import NotFoundError
 from ablate.runners.checkpoint import load_checkpoint, save_checkpoint
 from ablate.runners.cli.app import execute
-from ablate.runners.evaluations import Evaluation, Judge
 from ablate.runners.execution.repro import values_of
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.posthoc import evaluation_records
-from ablate.runners.tasks.task import Items, Measurements, Predict, Task
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.rebuild import rebuild
 from ablate.store.store import Store
+from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.posthoc import evaluation_records
+from ablate.training.tasks.task import Items, Measurements, Predict, Task
 
 DEVIANT = "DeviantInputs(sigma=(1.0, 10.0), functions={n}, sequences=2, points=5, prompts=())"
 ROWS = "SELECT name, CAST(point AS VARCHAR) AS point, value, items, se_items FROM v_evaluation"
@@ -33,7 +33,7 @@ def run(place: Path, *, use: bool = False) -> Path:
     """Train, with DEVIANT among the evaluations of the spec where it is in `use`."""
     place.mkdir()
     change = f"grid = replace(grid, base=grid.base.changed(evaluations=({DEVIANT.format(n=3)},)))" if use else ""
-    imports = "from dataclasses import replace\nfrom ablate.runners import DeviantInputs"
+    imports = "from dataclasses import replace\nfrom ablate import DeviantInputs"
     text = real_spec("small", training="steps=3", execution="keep_weights=True", seeds=2, before=imports, after=change)
     (place / "spec.py").write_text(text)
     campaign = place / "c"
@@ -67,7 +67,7 @@ def first(trained: Path) -> str:
 
 
 def with_evaluations(path: Path, *written: str) -> Path:
-    path.write_text(f"from ablate.runners import DeviantInputs\nevaluations = ({', '.join(written)},)\n")
+    path.write_text(f"from ablate import DeviantInputs\nevaluations = ({', '.join(written)},)\n")
     return path
 
 
@@ -125,7 +125,7 @@ def test_an_evaluation_is_made_once_and_is_no_result_of_the_training(
     before = rows(campaign, LATER)
     assert len(before) == 6
     with monkeypatch.context() as patched:
-        patched.setattr("ablate.runners.posthoc.trained_model.build_model", None)  # nothing is computed
+        patched.setattr("ablate.training.posthoc.trained_model.build_model", None)  # nothing is computed
         assert evaluate(campaign, first, "--with", asked, "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["data"][0]["outcome"] == "there"
@@ -196,7 +196,7 @@ def test_of_two_that_say_the_same_only_one_counts(
     wide = with_evaluations(tmp_path / "wide.py", DEVIANT.format(n=2).replace("(1.0, 10.0)", "(10.0, 20.0)"))
     assert evaluate(campaign, first, "--with", asked) == 0
     with monkeypatch.context() as patched:
-        patched.delattr("ablate.runners.posthoc.trained_model.TrainedModel.evaluate")  # it is refused before the work
+        patched.delattr("ablate.training.posthoc.trained_model.TrainedModel.evaluate")  # it is refused before the work
         assert evaluate(campaign, first, "--with", other) == 2
     assert evaluate(campaign, first, "--with", other, "--again") == 0
     items = "SELECT point['sigma_first'] AS s, items FROM v_evaluation WHERE later IS NOT NULL ORDER BY ALL"
@@ -274,7 +274,7 @@ def test_a_failure_of_one_trial_does_not_lose_the_others(
     campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PickyJudge, "calls", 0)
-    monkeypatch.setattr("ablate.runners.posthoc.evaluate.evaluations_of", lambda _: (Picky(),))
+    monkeypatch.setattr("ablate.training.posthoc.evaluate.evaluations_of", lambda _: (Picky(),))
     path = tmp_path / "picky.py"
     path.write_text("")
     assert evaluate(campaign, "grid=small", "--with", path) == 4

@@ -11,10 +11,10 @@ from small_grammar import TRIAL
 from ablate import Grid, Measure, RunRequest, over, run_campaign
 from ablate.runners.cli.app import execute
 from ablate.runners.execution import Inline
-from ablate.runners.trial import Trial
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
 from ablate.store.store import Store
+from ablate.training.trial import Trial
 from ablate.variants import LogCount, Number, Operator, gated_heads, softmax
 
 MEASURE = Measure(name="validation_loss", scale="linear", rope=0.03)

@@ -10,16 +10,16 @@ import pytest
 
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.cli.app import execute
-from ablate.runners.evaluations import Evaluation, Judge
-from ablate.runners.posthoc import evaluation_records
-from ablate.runners.tasks.task import Items, Measurements, Predict, Task
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
+from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.posthoc import evaluation_records
+from ablate.training.tasks.task import Items, Measurements, Predict, Task
 from tests.runners.test_evaluate import LATER, evaluate, rows
 
 SPEC = """
 from ablate.grid import Grid
-from ablate.runners import Execution, Grammar, LengthExtrapolation, Stretch, Training, Trial
+from ablate import Execution, Grammar, LengthExtrapolation, Stretch, Training, Trial
 from ablate.variants import Rotary, llama2, softmax
 later = {later}
 grid = Grid(
@@ -63,7 +63,7 @@ def campaign(trained: Path, tmp_path: Path) -> Path:
 
 def asking(path: Path, *written: str) -> Path:
     names = ", ".join(written).replace("{count}", "3")
-    path.write_text(f"from ablate.runners import LengthExtrapolation, Stretch\nevaluations = ({names},)\n")
+    path.write_text(f"from ablate import LengthExtrapolation, Stretch\nevaluations = ({names},)\n")
     return path
 
 
@@ -167,7 +167,7 @@ def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     file = asking(tmp_path / "judge.py", "")
 
     def evaluate_with(spec: Talks) -> int:
-        monkeypatch.setattr("ablate.runners.posthoc.evaluate.evaluations_of", lambda _: (spec,))
+        monkeypatch.setattr("ablate.training.posthoc.evaluate.evaluations_of", lambda _: (spec,))
         return evaluate(campaign, key, "--with", file)
 
     assert evaluate_with(Talks()) == 0

@@ -7,8 +7,8 @@ import pytest
 from own_ranks import Shared
 
 from ablate.runners.attempts.experiments import train_experiment
-from ablate.runners.training.process_state import reset_random
-from ablate.runners.training.rank_launcher import RankFailed
+from ablate.runners.processes.process_state import reset_random
+from ablate.runners.processes.rank_launcher import RankFailed
 
 
 def train(shared: Shared, context: Any, place: Path) -> list[int]:

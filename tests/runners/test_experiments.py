@@ -21,7 +21,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.trial_run import TrialRun
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import RunResult, run_campaign
-from ablate.runners.training.training_context import Failed, TrainingResult, TrainingStopped, UnfitCheckpoint
+from ablate.runners.processes.training_context import Failed, TrainingResult, TrainingStopped, UnfitCheckpoint
 from ablate.store.files.layout import Layout
 
 FILE = Path(own_experiment.__file__)
@@ -29,7 +29,7 @@ FILE = Path(own_experiment.__file__)
 
 def trained(experiment: Experiment, context: Any, place: Path) -> TrainingResult:
     """Train as a worker does, with random numbers of the seed."""
-    from ablate.runners.training.process_state import ProcessState
+    from ablate.runners.processes.process_state import ProcessState
 
     with ProcessState().isolate(experiment.seed):
         return train_experiment(experiment, context, place)
@@ -104,7 +104,7 @@ def test_a_plan_names_the_class_by_module_or_by_kind(tmp_path: Path) -> None:
 
 
 def test_a_subclass_of_trial_has_its_fields_and_the_training_of_trials(tiny: Any, tmp_path: Path, memory: Any) -> None:
-    from ablate.runners.trial import Trial
+    from ablate.training.trial import Trial
 
     class Noted(Trial):
         kind: Literal["tests_noted"] = "tests_noted"
@@ -122,7 +122,7 @@ def test_a_subclass_of_trial_has_its_fields_and_the_training_of_trials(tiny: Any
 def test_a_train_that_hands_over_begins_once_and_records_more_unless_it_stopped(
     tiny: Any, tmp_path: Path, memory: Any
 ) -> None:
-    from ablate.runners.trial import Trial
+    from ablate.training.trial import Trial
 
     class Followed(Trial):
         kind: Literal["tests_followed"] = "tests_followed"
@@ -365,7 +365,7 @@ def test_misuse_is_a_failure_of_the_trial(misuse: str, tmp_path: Path, memory: A
 
 
 def test_a_failure_that_training_tells_has_its_reason(tmp_path: Path, memory: Any) -> None:
-    from ablate.runners.training.failure import failure_of
+    from ablate.runners.processes.failure import failure_of
 
     def train(_self: Any, run: TrialRun) -> None:
         try:

@@ -11,11 +11,11 @@ import torch
 
 from ablate import variants
 from ablate.grid import SpecError
-from ablate.runners.catalogue.explain import explain, explain_kind, families, find_named, presets
-from ablate.runners.catalogue.explain_choice import explain_choice
-from ablate.runners.catalogue.explanation import PATHS, Explanation
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.catalogue import STAGES
+from ablate.training.catalogue.explain import explain, explain_kind, families, find_named, presets
+from ablate.training.catalogue.explain_choice import explain_choice
+from ablate.training.catalogue.explanation import PATHS, Explanation
+from ablate.training.cli.catalogue import STAGES
 from ablate.variants import Operator, Score, Transformer, attend
 from ablate.variants.model.transformer import Tokens
 from ablate.variants.papers.catalogue import PAPERS, catalogue, named_operator

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ablate.grid.errors import SpecError
-from ablate.runners.catalogue.choice_words import field_rows, measure_rows, spec_line
-from ablate.runners.catalogue.explain_choice import (
+from ablate.training.catalogue.choice_words import field_rows, measure_rows, spec_line
+from ablate.training.catalogue.explain_choice import (
     FAMILIES,
     explain_choice,
     is_ours,
@@ -16,7 +16,7 @@ from ablate.runners.catalogue.explain_choice import (
     make_example,
     make_fixture_files,
 )
-from ablate.runners.tasks import Needle, Task
+from ablate.training.tasks import Needle, Task
 
 KINDS = [(row.of, row.name) for row in kinds(*FAMILIES) if is_ours(FAMILIES[row.of].members()[row.name])]
 
@@ -49,7 +49,7 @@ def test_fields_without_a_docstring_or_measurements_without_a_unit_fail(
 ) -> None:
     with pytest.raises(SpecError, match="blame"):
         measure_rows({"blame": [{}]}, Needle.units)
-    monkeypatch.setattr("ablate.runners.catalogue.choice_words.field_words", lambda _: {"batch": "Words."})
+    monkeypatch.setattr("ablate.training.catalogue.choice_words.field_words", lambda _: {"batch": "Words."})
     with pytest.raises(SpecError, match=r"Needle\.context"):
         field_rows(Needle)
 
@@ -62,8 +62,8 @@ def test_measurements_of_predictors_and_sets_have_the_unit_of_the_model() -> Non
 
 OWN = '''"""A user's task."""
 from typing import Literal
-from ablate.runners import Needle
-from ablate.runners.tasks import Task
+from ablate import Needle
+from ablate.training.tasks import Task
 
 class Mine(Task):
     """Mine: it asks for what I want."""

@@ -7,14 +7,14 @@ import torch
 from teachers import learning_trial, prose, teacher, teaching_trial, write_finished
 from torch import Tensor
 
+from ablate import run_campaign
 from ablate.grid import Grid
 from ablate.grid.errors import SpecError, StoreError
-from ablate.runners import run_campaign
 from ablate.runners.checkpoint import save_checkpoint
 from ablate.runners.provenance.code import Codes
-from ablate.runners.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
-from ablate.runners.trial import Trial, build_model
 from ablate.store.files.layout import Layout
+from ablate.training.tasks import AssociativeRecall, BytePairs, Distillation, FinishedTrial, Grammar, Needle, Task, Text
+from ablate.training.trial import Trial, build_model
 from ablate.variants import gpt2, softmax
 from ablate.variants.stages.visible import Prefix
 

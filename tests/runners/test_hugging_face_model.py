@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from teachers import learning_trial, prose
 
 from ablate.grid.errors import SpecError
-from ablate.runners.tasks import BytePairs, Distillation, HuggingFaceModel, Text
-from ablate.runners.training.loop import train
+from ablate.training.loop.train import train
+from ablate.training.tasks import BytePairs, Distillation, HuggingFaceModel, Text
 
 
 @pytest.fixture(autouse=True)

@@ -10,17 +10,16 @@ import torch
 from pydantic import ValidationError
 from small_grammar import TRIAL, Recorder, asking, run
 
+from ablate import Cosine, Execution, LengthExtrapolation, Trial
 from ablate.grid import Grid, Measure, over
-from ablate.runners import Cosine, Execution, LengthExtrapolation, Trial
-from ablate.runners.evaluations.evaluation import open_evaluations
-from ablate.runners.evaluations.knockout import Knockout, plan_knockout
-from ablate.runners.planning.knockouts import plan_knockouts
-from ablate.runners.planning.worklist import collect_cells, list_trials
-from ablate.runners.tasks.task import ItemMeasurements, over_items, over_ratio
-from ablate.runners.training import train
-from ablate.runners.training.knockout import measure_again
-from ablate.runners.trial import build_model
+from ablate.runners.planning.worklist import collect_cells, list_trials, plan_knockouts
 from ablate.store.files.layout import Layout
+from ablate.training.evaluations.evaluation import open_evaluations
+from ablate.training.evaluations.knockout import Knockout, plan_knockout
+from ablate.training.loop.knockout import measure_again
+from ablate.training.loop.train import train
+from ablate.training.tasks.task import ItemMeasurements, over_items, over_ratio
+from ablate.training.trial import build_model
 from ablate.variants import Operator, Placement, fox, principled, sliding_window, softmax, ssa
 
 LOSS = Measure(name="loss", scale="linear", rope=0.03)
@@ -132,7 +131,7 @@ def test_without_memory_the_trial_still_ends(monkeypatch: pytest.MonkeyPatch) ->
             raise error
         yield from measure_again(*given)
 
-    monkeypatch.setattr("ablate.runners.training.knockout.measure_again", failing)
+    monkeypatch.setattr("ablate.training.loop.knockout.measure_again", failing)
     found = run(trial)
     assert found.knocked().keys() == {f"knockout.{each}.validation_loss" for each in ("none", "uniform")}
     assert found.others() == run(TRIAL).others()
@@ -150,7 +149,7 @@ ALL = ("margin", "gate", "normaliser", "readout")
 
 def planned(of: Grid) -> dict[str, Knockout]:
     cells = {each.label: each for each in of.cells()}
-    found = plan_knockouts(of, {each.cell: each.trial.operators() for each in cells.values()})  # type: ignore[attr-defined]
+    found = plan_knockouts(of, {each.cell: each.trial for each in cells.values()})
     return {label: found[each.cell] for label, each in cells.items() if each.cell in found}
 
 

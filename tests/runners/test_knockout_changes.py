@@ -10,14 +10,14 @@ import torch
 from small_grammar import TRIAL, Recorder, asking, run
 from torch import Tensor
 
+from ablate import AdamW, Cosine, Trial
 from ablate.grid import Grid, Measure, over
-from ablate.runners import AdamW, Cosine, Trial
-from ablate.runners.evaluations.knockout import Knockout
-from ablate.runners.planning.knockouts import plan_knockouts
-from ablate.runners.training import train
-from ablate.runners.training.knockout import Subject, knock_out
-from ablate.runners.training.number_means import use_means
-from ablate.runners.trial import build_model
+from ablate.runners.planning.worklist import plan_knockouts
+from ablate.training.evaluations.knockout import Knockout
+from ablate.training.loop.knockout import Subject, knock_out
+from ablate.training.loop.number_means import use_means
+from ablate.training.loop.train import train
+from ablate.training.trial import build_model
 from ablate.variants import (
     LogCount,
     Number,
@@ -224,7 +224,7 @@ def means_of(base: Trial = TRIAL, baseline: str | None = None, **operators: Oper
     of = None if baseline is None else {"operator": baseline}
     grid = Grid(name="g", base=base, axes=axes, seeds=[0], measure=LOSS, baseline=of)
     cells = {each.label: each for each in grid.cells()}
-    found = plan_knockouts(grid, {each.cell: each.trial.operators() for each in cells.values()})  # type: ignore[attr-defined]
+    found = plan_knockouts(grid, {each.cell: each.trial for each in cells.values()})
     return {label: dict(found[each.cell].means) for label, each in cells.items()}
 
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ablate.grid.errors import SpecError
-from ablate.runners import (
+from ablate import (
     BoundaryValues,
     DeviantInputs,
     Grammar,
@@ -23,10 +22,11 @@ from ablate.runners import (
     Stretch,
     Trial,
 )
-from ablate.runners.evaluations import Evaluation
-from ablate.runners.tasks import Measurements, Task
-from ablate.runners.tasks.synthetic.linear_functions import least_squares
-from ablate.runners.tasks.synthetic.quantifiers import Quantifier, running
+from ablate.grid.errors import SpecError
+from ablate.training.evaluations import Evaluation
+from ablate.training.tasks import Measurements, Task
+from ablate.training.tasks.synthetic.linear_functions import least_squares
+from ablate.training.tasks.synthetic.quantifiers import Quantifier, running
 from ablate.variants import Scalars, gpt2
 
 BOUNDARY = BoundaryValues(slopes=(-2, 1, 10), points=5, contexts=4)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ablate import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
 from ablate.grid.errors import SpecError
-from ablate.runners import Grammar, LengthExtrapolation, Needle, Stretch, Text, Trial
-from ablate.runners.tasks import Batch, Data, Measurements, Predict, Task
-from ablate.runners.tasks.task import Items
-from ablate.runners.training.loop import train
+from ablate.training.loop.train import train
+from ablate.training.tasks import Batch, Data, Measurements, Predict, Task
+from ablate.training.tasks.task import Items
 from ablate.variants import Alibi, Rotary, Tokens, Transformer, Yarn, gpt2, llama2
 
 SMALL = LengthExtrapolation(lengths=(7, 20, 63), count=5, bucket=10, last=6)

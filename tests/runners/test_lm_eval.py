@@ -19,15 +19,15 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.runners.evaluations import LmEval, Stretch
-from ablate.runners.evaluations.likelihood import generate
-from ablate.runners.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
-from ablate.runners.optimisers import Training
-from ablate.runners.tasks import LinearFunctions, Text
-from ablate.runners.tasks.task import Items, Measurements
-from ablate.runners.tasks.text.encoder import ByteEncoder
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Trial
+from ablate.training.evaluations import LmEval, Stretch
+from ablate.training.evaluations.likelihood import generate
+from ablate.training.evaluations.lm_eval_adapter import RequestConverter, generation_limits, offline, score_questions
+from ablate.training.loop.train import train
+from ablate.training.optimisers import Training
+from ablate.training.tasks import LinearFunctions, Text
+from ablate.training.tasks.task import Items, Measurements
+from ablate.training.tasks.text.encoder import ByteEncoder
+from ablate.training.trial import Trial
 from ablate.variants import Yarn, gpt2, llama2, softmax
 
 MINE = """

@@ -26,7 +26,7 @@ SPEC = """
 from dataclasses import replace
 
 from ablate.grid import Measure
-from ablate.runners import Slurm
+from ablate import Slurm
 from toy_campaign import toy_grid
 
 grid = replace(toy_grid(seeds=[0, 1]), measure=Measure(name="mse", point={"sigma": 1.0}))

@@ -9,15 +9,15 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from ablate import MaskedText, MinimalPairs, Task, Text, Trial
 from ablate.grid.errors import SpecError
-from ablate.runners import MaskedText, MinimalPairs, Task, Text, Trial
-from ablate.runners.evaluations.evaluation import Judge
-from ablate.runners.evaluations.likelihood import generate
-from ablate.runners.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
-from ablate.runners.tasks import Measurements
-from ablate.runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from ablate.runners.training.loop import train
-from ablate.runners.trial import build_model
+from ablate.training.evaluations.evaluation import Judge
+from ablate.training.evaluations.likelihood import generate
+from ablate.training.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
+from ablate.training.loop.train import train
+from ablate.training.tasks import Measurements
+from ablate.training.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
+from ablate.training.trial import build_model
 from ablate.variants import babyberta, gpt2, softmax
 from ablate.variants.stages.visible import Prefix
 
@@ -104,7 +104,7 @@ def test_scores_and_accuracies_are_those_of_plain_loops(
         expected = [by_hand(model, sentence, scoring) for sentence in sentences]
         scores = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
         rows = values(judge, model)
-        monkeypatch.setattr("ablate.runners.evaluations.minimal_pairs._TOKENS", 64)  # many groups
+        monkeypatch.setattr("ablate.training.evaluations.minimal_pairs._TOKENS", 64)  # many groups
         groups = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
     assert scores.tolist() == pytest.approx(expected, rel=1e-5)
     assert groups.tolist() == pytest.approx(expected, rel=1e-5)

@@ -16,20 +16,20 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign
-from ablate.runners.evaluations import BoundaryValues
 from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.planning.preflight import METRICS, Preflight
+from ablate.runners.planning.preflight import Preflight
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
-from ablate.runners.trial import Trial
 from ablate.store.files.layout import Layout
+from ablate.training.evaluations import BoundaryValues
+from ablate.training.tasks import AskedLengths, AssociativeRecall, Distillation, Task, Text
+from ablate.training.trial import METRICS, Trial
 from tests.runners.test_task_laws import DRAWN, TEXTS
 
 SPEC = """
 from pathlib import Path
 from ablate.grid import Grid, over
-from ablate.runners import AdamW, BytePairs, MinimalPairs, Probing, Text, Training, Trial
+from ablate import AdamW, BytePairs, MinimalPairs, Probing, Text, Training, Trial
 from ablate.variants import gpt2, softmax, ssa
 
 here = Path(__file__).parent
@@ -237,5 +237,5 @@ def test_a_measure_with_the_wrong_direction_is_refused(tiny: Trial, tmp_path: Pa
 
 def test_the_records_of_every_task_are_compared_with_what_it_declares() -> None:
     """By the laws of tasks and the tests of distillation."""
-    ours = {member for member in Task.members().values() if member.__module__.startswith("ablate.runners.")}
+    ours = {member for member in Task.members().values() if member.__module__.startswith("ablate.training.")}
     assert ours == {Distillation, *map(type, DRAWN.values()), *(kind for kind, _ in TEXTS.values())}

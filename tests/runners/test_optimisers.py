@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from ablate.grid.errors import SpecError
 from ablate.grid.path import value_at
-from ablate.runners.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW, recipes
-from ablate.runners.optimisers.schedules import WSD, Constant, Cosine, Linear
-from ablate.runners.tasks import Induction
-from ablate.runners.training.flat_parameters import Flat
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Trial, build_model
+from ablate.training.loop.flat_parameters import Flat
+from ablate.training.loop.train import train
+from ablate.training.optimisers import AdamW, Muon, ParameterVectors, Training, UncorrectedAdamW, recipes
+from ablate.training.optimisers.schedules import WSD, Constant, Cosine, Linear
+from ablate.training.tasks import Induction
+from ablate.training.trial import Trial, build_model
 from ablate.variants import Operator, Scalars, Transformer, catalogue, gpt2, llama2, principled, softmax
 from ablate.variants.number import Matrix
 

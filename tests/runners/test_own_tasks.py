@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pytest
 
 from ablate.grid.errors import SpecError
-from ablate.runners.planning.task_laws import TASK_LAWS, require_evaluation_laws
-from ablate.runners.planning.tried_task import TriedTask
 from ablate.runners.provenance.specfile import import_spec_file
-from ablate.runners.tasks import Batch, Data, LinearFunctions, ShiftGrid, Task
 from ablate.store.files.layout import Layout
+from ablate.training.planning.task_laws import TASK_LAWS, require_evaluation_laws
+from ablate.training.planning.tried_task import TriedTask
+from ablate.training.tasks import Batch, Data, LinearFunctions, ShiftGrid, Task
 
 SOUND = (Path(__file__).parents[1] / "own_task.py").read_text(encoding="utf-8")
 BATCH = "return self.draw(generator, self.task.batch, self.task.part).to(device)"

@@ -16,7 +16,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.campaign_plan import PlanOptions, RunPlan, plan_campaign, plan_data, plan_lines
 from ablate.runners.planning.duration import MEASURED_STEPS, measure_seconds
 from ablate.runners.planning.power import Noise, Resolution, _resolution, noise_among, resolution_lines, resolutions
-from ablate.runners.training.training_context import TrainingContext, TrainingResult
+from ablate.runners.processes.training_context import TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.statistics.paired_differences import summarise

@@ -10,10 +10,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from ablate.runners import WeightSums
-from ablate.runners.probes import AttentionEntropy, EffectiveRank, FirstKey, FirstToken, SinkShare, TokenClasses
-from ablate.runners.probes.probe import ProbeInput
-from ablate.runners.tasks import Batch
+from ablate import WeightSums
+from ablate.training.probes import AttentionEntropy, EffectiveRank, FirstKey, FirstToken, SinkShare, TokenClasses
+from ablate.training.probes.probe import ProbeInput
+from ablate.training.tasks import Batch
 from ablate.variants import Operator, Uniform, integral, principled
 from ablate.variants.model.transformer import LayerTrace
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model

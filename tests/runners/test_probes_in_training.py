@@ -10,13 +10,13 @@ import torch
 from pydantic import ValidationError
 
 from ablate.grid.errors import SpecError
-from ablate.runners.evaluations import Evaluation, Judge
-from ablate.runners.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
-from ablate.runners.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
-from ablate.runners.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
-from ablate.runners.training.loop import train
-from ablate.runners.training.training_context import Diverged
-from ablate.runners.trial import Execution, Trial, build_model
+from ablate.runners.processes.training_context import Diverged
+from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.loop.train import train
+from ablate.training.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
+from ablate.training.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
+from ablate.training.tasks import AssociativeRecall, Items, LinearFunctions, Measurements, Predict, Task, Text
+from ablate.training.trial import Execution, Trial, build_model
 from ablate.variants import Backbone, Operator, ssa
 from ablate.variants.model.transformer import LayerTrace
 
@@ -89,7 +89,7 @@ def probing(tiny: Trial, **execution: Any) -> Trial:
 
 
 def test_probes_see_layers_at_every_evaluation(tiny: Trial, memory: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.runners.training.loop.NORMS", 7)
+    monkeypatch.setattr("ablate.training.loop.train.NORMS", 7)
     world, early, plain = memory(), memory(), memory()
     assert train(probing(tiny), world).probe_s > 0
     heads = tiny.model.heads

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from ablate import QKLogits, SinkShare, TokenClasses
 from ablate.grid.errors import SpecError
-from ablate.runners import QKLogits, SinkShare, TokenClasses
-from ablate.runners.probes import (
+from ablate.training.loop.train import train
+from ablate.training.probes import (
     GateSparsity,
     GradientNorms,
     GroundMass,
@@ -19,11 +20,10 @@ from ablate.runners.probes import (
     MassiveActivation,
     PredictedNumbers,
 )
-from ablate.runners.probes.probe import Probe, ProbeArray, ProbeInput, Probing
-from ablate.runners.tasks import LinearFunctions
-from ablate.runners.tasks.task import Task
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Trial
+from ablate.training.probes.probe import Probe, ProbeArray, ProbeInput, Probing
+from ablate.training.tasks import LinearFunctions
+from ablate.training.tasks.task import Task
+from ablate.training.trial import Trial
 from ablate.variants import Operator, Transformer, differential, integral, softmax, ssa
 from ablate.variants.laws.examples import named_operators
 from ablate.variants.laws.inputs import LENGTH, model_of as smallest, sequences
@@ -31,7 +31,7 @@ from ablate.variants.papers.affine_scaled import affine_scaled, gated_heads, lea
 from ablate.variants.papers.principled import principled
 from tests.runners.probe_fixtures import by_place, make_layer, make_model, probe_layer, probe_model
 
-ALL = [member for member in Probe.members().values() if member.__module__.startswith("ablate.runners.probes.")]
+ALL = [member for member in Probe.members().values() if member.__module__.startswith("ablate.training.probes.")]
 
 
 def ids(*shape: int) -> Tensor:

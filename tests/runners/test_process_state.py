@@ -29,17 +29,17 @@ from ablate.runners.backends.slurm.worker.supervisor import _Supervisor
 from ablate.runners.backends.slurm.worker.task_environment import here
 from ablate.runners.execution import Local
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.optimisers.muon import _OrthogonalMomentum
+from ablate.runners.processes.core_functions import CoreFunctions
+from ablate.runners.processes.process_state import ProcessState
+from ablate.runners.processes.training_context import NullContext
 from ablate.runners.provenance.code import spec_module_name
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.training.core_functions import CoreFunctions
-from ablate.runners.training.loop import train
-from ablate.runners.training.process_state import ProcessState
-from ablate.runners.training.training_context import NullContext
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
+from ablate.training.loop.train import train
+from ablate.training.optimisers.muon import _OrthogonalMomentum
 
 ACTING = '''
 import os, signal, sys
@@ -49,7 +49,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ablate.runners.optimisers import Training
+from ablate.training.optimisers import Training
 from ablate.variants.stages.families import LogScore
 
 whole = F.linear
@@ -116,7 +116,7 @@ CHANGES = {
     "kernels": "math attention",
     "folder": "working directory",
     "umask": "umask",
-    "schedule": "ablate.runners.optimisers.training_config.Training.lr",
+    "schedule": "ablate.training.optimisers.training_config.Training.lr",
     "environment": "environment variable LEFT_BEHIND",
     "handler": "signal handler SIGUSR1",
     "hook": "global hooks",

@@ -13,9 +13,9 @@ from waiting import wait_until
 
 from ablate import Command
 from ablate.grid import SpecError
+from ablate.runners.processes.failure import failure_of
+from ablate.runners.processes.training_context import Failed, ProgramFailed, UnfitCheckpoint
 from ablate.runners.provenance.code import Codes
-from ablate.runners.training.failure import failure_of
-from ablate.runners.training.training_context import Failed, ProgramFailed, UnfitCheckpoint
 
 # Ends:
 
@@ -138,7 +138,7 @@ def test_a_program_dies_with_its_worker(script: Script, tmp_path: Path) -> None:
     from pathlib import Path
     from ablate import Command
     from ablate.runners.attempts.experiments import train_experiment
-    from ablate.runners.training.training_context import TrainingContext
+    from ablate.runners.processes.training_context import TrainingContext
     class Tell(TrainingContext):
         def metrics(self, step, values):
             print(int(values["child"]), file=sys.stderr, flush=True)

@@ -11,8 +11,8 @@ from program_scripts import Script, trained
 from ablate import Command, current_run
 from ablate.grid import Experiment, Grid, SpecError, over
 from ablate.runners.attempts.experiments import train_experiment
+from ablate.runners.processes.training_context import Failed
 from ablate.runners.programs import process
-from ablate.runners.training.training_context import Failed
 
 DUMP = """
     import json, os, sys

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ablate.grid.errors import NotFoundError, SpecError
-from ablate.runners.catalogue.prove import each_choice_once, operators_in, prove
 from ablate.runners.provenance.specfile import import_spec_file
+from ablate.training.catalogue.prove import each_choice_once, operators_in, prove
 from ablate.variants import Operator
 from ablate.variants.laws.battery import LAWS
 from ablate.variants.laws.examples import combinations_of_choices
@@ -41,7 +41,7 @@ def halved_operator() -> Operator:
 WRONG = SOUND.replace("math.exp(a * share)", "math.exp(a) * share")
 GRID = """
 from ablate.grid import Grid, over
-from ablate.runners import AdamW, LinearFunctions, Training, Trial
+from ablate import AdamW, LinearFunctions, Training, Trial
 from ablate.variants import gpt2, principled
 
 small = Grid(
@@ -82,7 +82,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         labels.extend(operator.label for operator in found)
         return [operator for operator in found if operator.label in BESIDE]
 
-    monkeypatch.setattr("ablate.runners.catalogue.prove.combinations_of_choices", few)
+    monkeypatch.setattr("ablate.training.catalogue.prove.combinations_of_choices", few)
     return labels
 
 
@@ -162,7 +162,7 @@ def test_by_default_each_choice_is_tried_once(
         assert not choices(operator) <= set().union(*map(choices, few[:place]))
     assert (len(every), len(few)) == (6, 5)
     assert further
-    monkeypatch.setattr("ablate.runners.catalogue.prove.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("ablate.training.catalogue.prove.LINE_EVERY_S", 0.0)
     assert prove(path, None) == 0
     out, err = capsys.readouterr()
     *lines, end = out.splitlines()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ablate.grid.errors import SpecError
-from ablate.runners.catalogue.prove import prove
-from ablate.runners.catalogue.prove_own import Proven, own_subjects
 from ablate.runners.provenance.specfile import import_spec_file
+from ablate.training.catalogue.prove import prove
+from ablate.training.catalogue.prove_own import Proven, own_subjects
 
 TASK, EXPERIMENT = (
     (Path(__file__).parents[1] / name).read_text(encoding="utf-8") for name in ("own_task.py", "own_experiment.py")

@@ -18,10 +18,10 @@ from user_work_tree import copied_rooms, git
 from ablate.runners.cli.app import execute
 from ablate.runners.execution.repro import ValueAddress, _prepare, differences, read_recorded
 from ablate.runners.rerun import rerun
-from ablate.runners.trial import Execution
 from ablate.store.files.atomic import parse_object, read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
+from ablate.training.trial import Execution
 
 MINE = """
 from typing import ClassVar, Literal
@@ -135,7 +135,7 @@ def test_from_its_snapshot_a_trial_is_equal_whatever_was_edited_since(place: Pat
     (place / "user" / "helper.py").write_text("def power(a):\n    return 2.5 * a\n")
     (place / "user" / "my.py").unlink()
     rooms = copied_rooms(place / "rooms")
-    training = rooms / "ablate" / "runners" / "training" / "loop.py"
+    training = rooms / "ablate" / "training" / "loop" / "train.py"
     training.write_text(training.read_text().replace("rate = self._training.lr(step)", "rate = 0.0"))
     command = ["repro", one_key(place), "--campaign", str(place / "c"), "--keep", str(tmp_path / "kept")]
     done = process("-m", "ablate", *command, path=f"{rooms}:{place / 'user'}")

@@ -21,9 +21,9 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from ablate import Measure, RowInfo
-from ablate.runners.evaluations import Evaluation, Judge
-from ablate.runners.probes import Probe, Probed, Probing
-from ablate.runners.tasks import Measurements
+from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.probes import Probe, Probed, Probing
+from ablate.training.tasks import Measurements
 
 
 class Reach(Probe):

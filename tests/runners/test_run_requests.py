@@ -15,6 +15,7 @@ from ablate.runners.attempts.run_request import OF_TRIALS, RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.cli.app import app
 from ablate.runners.cli.campaign_plan import plan_campaign
+from ablate.runners.cli.commands import register_commands
 from ablate.runners.execution.run import run_campaign
 from ablate.store.files.layout import Layout
 
@@ -77,6 +78,7 @@ IN_FILES = {"workers", "extra", "needs", "python", "gpu_option", "heartbeat_s"}
 def test_every_field_of_a_cluster_is_an_option_with_a_sentence(field: str) -> None:
     value = GIVEN[field]
     option, text = f"--{field.replace('_', '-')}", value[0] if isinstance(value, tuple) else str(value)
+    register_commands(app, "run")
     _, bound, _ = app.parse_args(["run", "toys.py", "--on", "slurm", option, text], exit_on_error=False)
     request = bound.arguments["cluster"].request(Slurm(), None)
     assert request == Slurm().changed(**{field: value})

@@ -36,8 +36,8 @@ from ablate import (
     temperature,
 )
 from ablate.runners.cli.campaign_plan import plan_campaign, plan_data
-from ablate.runners.optimisers import Optimiser, ParameterVectors
-from ablate.runners.planning import operator_checks
+from ablate.training.optimisers import Optimiser, ParameterVectors
+from ablate.training.planning import operator_checks
 
 ROTARY = TRIAL.changed(model=llama2(layers=2, heads=2, width=32, feedforward_width=64))
 LONGER = ROTARY.changed(evaluations=(LengthExtrapolation(lengths=(32, 64), count=4, bucket=16, last=16),))
@@ -119,7 +119,7 @@ def test_a_grid_without_trials_computes_nothing_and_the_plan_imports_no_torch(tm
         "    kind: Literal['tests_small'] = 'tests_small'\n"
         "plan = plan_campaign(RunRequest(Path(sys.argv[1])), [Grid('g', Small(), seeds=[0])])\n"
         "assert plan_data(plan)['findings'] == {'g': {}}, plan_data(plan)\n"
-        "assert 'ablate.runners.planning.random_layer' not in sys.modules\n"
+        "assert 'ablate.training.planning.random_layer' not in sys.modules\n"
         "assert len(list(plan_lines(plan))) > 1\n"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=True)

@@ -23,7 +23,7 @@ from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
 from ablate.runners.backends.slurm.worker.node_health import MOST_FAILURES, NodeHealth, only_node
 from ablate.runners.backends.slurm.worker.signals import SignalState
 from ablate.runners.execution import Inline, Local
-from ablate.runners.training.failure import Failure, breaks_process
+from ablate.runners.processes.failure import Failure, breaks_process
 from ablate.store.files.atomic import environment_problem
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state

@@ -19,7 +19,7 @@ from ablate.runners.backends.slurm.submit.resource_classes import START_S
 from ablate.runners.cli.app import execute
 
 SPEC = """
-from ablate.runners import Slurm
+from ablate import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid()

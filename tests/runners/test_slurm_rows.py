@@ -35,7 +35,7 @@ from ablate.runners.backends.slurm.worker.row_state import RowState, RowStates
 from ablate.runners.backends.slurm.worker.rows import RowShare
 from ablate.runners.backends.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.checkpoint import save_checkpoint
-from ablate.runners.training.failure import failure_of
+from ablate.runners.processes.failure import failure_of
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 

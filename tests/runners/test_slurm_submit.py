@@ -33,7 +33,7 @@ from ablate.store.files.layout import Layout
 CPU = Slurm(gpus=0, time="1h", workers=2)
 EARLIER = "20260101T000000-000000"
 SPEC = """
-from ablate.runners import Slurm
+from ablate import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid()

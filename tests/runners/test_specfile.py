@@ -26,7 +26,7 @@ _part = Grid(name="part", base=ToyTrial())
 
 
 TRIAL = """\
-from ablate.runners import LinearFunctions, ShiftGrid, Training, Trial
+from ablate import LinearFunctions, ShiftGrid, Training, Trial
 from ablate.variants import gpt2, softmax
 task = LinearFunctions(points=5, evaluation=ShiftGrid(points=5))
 model = gpt2(layers=1, heads=1, width=8, max_positions=16)

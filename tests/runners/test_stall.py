@@ -21,11 +21,11 @@ from ablate.runners.execution.fork_client import Forked
 from ablate.runners.execution.pool import WorkerPool, _PoolMember
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.execution.stall import Stall
-from ablate.runners.trial import Execution
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
 from ablate.store.files.trial_status import trial_state
+from ablate.training.trial import Execution
 
 BLOCKING = '''
 from pathlib import Path

@@ -39,9 +39,9 @@ from ablate import (
     ssa,
     ssmax,
 )
-from ablate.runners.optimisers import Optimiser, ParameterVectors, UncorrectedAdamW
-from ablate.runners.planning.random_layer import RandomLayer, smallest_layer
-from ablate.runners.planning.starts import LEAST_REACH, movement, starts
+from ablate.training.optimisers import Optimiser, ParameterVectors, UncorrectedAdamW
+from ablate.training.planning.random_layer import RandomLayer, smallest_layer
+from ablate.training.planning.starts import LEAST_REACH, movement, starts
 
 
 def sink(start: float) -> Operator:

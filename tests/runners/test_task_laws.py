@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ablate.grid.errors import SpecError
-from ablate.grid.spec import cell_key
-from ablate.runners import (
+from ablate import (
     BytePairs,
     FixedToken,
     MaskedText,
@@ -23,9 +21,13 @@ from ablate.runners import (
     ShiftGrid,
     Text,
 )
-from ablate.runners.optimisers import Training
-from ablate.runners.probes.probe import probe_model as probe_batch
-from ablate.runners.tasks import (
+from ablate.grid.errors import SpecError
+from ablate.grid.spec import cell_key
+from ablate.training.loop.batch_parts import parts
+from ablate.training.loop.train import train
+from ablate.training.optimisers import Training
+from ablate.training.probes.probe import probe_model as probe_batch
+from ablate.training.tasks import (
     AskedLengths,
     AssociativeRecall,
     Grammar,
@@ -35,10 +37,8 @@ from ablate.runners.tasks import (
     MultiQueryRecall,
     Needle,
 )
-from ablate.runners.tasks.task import Batch, Task
-from ablate.runners.training.batch_parts import parts
-from ablate.runners.training.loop import train
-from ablate.runners.trial import Execution, Trial
+from ablate.training.tasks.task import Batch, Task
+from ablate.training.trial import Execution, Trial
 from ablate.variants import Placement, Scalars, babyberta, gpt2, integral, softmax, ssa
 
 GRID = AskedLengths(lengths=(21, 34), sequences=30)

@@ -10,14 +10,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from ablate.runners.tasks.counter_rng import Draws
-from ablate.runners.tasks.synthetic.associative_recall import AssociativeRecall
-from ablate.runners.tasks.synthetic.induction import Induction
-from ablate.runners.tasks.synthetic.multi_query_recall import MultiQueryRecall
-from ablate.runners.tasks.synthetic.needle import Needle
-from ablate.runners.tasks.synthetic.query_task import AskedLengths, QueryTask
-from ablate.runners.tasks.synthetic.selective_copy import SelectiveCopy
-from ablate.runners.tasks.task import UNSCORED as UNASKED
+from ablate.training.tasks.counter_rng import Draws
+from ablate.training.tasks.synthetic.associative_recall import AssociativeRecall
+from ablate.training.tasks.synthetic.induction import Induction
+from ablate.training.tasks.synthetic.multi_query_recall import MultiQueryRecall
+from ablate.training.tasks.synthetic.needle import Needle
+from ablate.training.tasks.synthetic.query_task import AskedLengths, QueryTask
+from ablate.training.tasks.synthetic.selective_copy import SelectiveCopy
+from ablate.training.tasks.task import UNSCORED as UNASKED
 
 GRID = AskedLengths(lengths=(21, 34), sequences=300)
 RECALL = AssociativeRecall(context=20, pairs=4, keys=7, values=5, filler=3, power=0.5, batch=50, evaluation=GRID)

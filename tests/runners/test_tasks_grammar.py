@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from ablate.runners.tasks.counter_rng import CPU, Draws
-from ablate.runners.tasks.synthetic.grammar import Grammar
-from ablate.runners.tasks.synthetic.grammar_sentences import Sampler, odds, unigrams
+from ablate.training.tasks.counter_rng import CPU, Draws
+from ablate.training.tasks.synthetic.grammar import Grammar
+from ablate.training.tasks.synthetic.grammar_sentences import Sampler, odds, unigrams
 
 TINY = Grammar(
     context=12, batch=4, prepositions=1, nouns=2, verbs=2, names=2, exponent=0.7, topics=2, strength=1.3,

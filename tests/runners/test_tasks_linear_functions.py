@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
-from ablate.runners.optimisers import Training
-from ablate.runners.tasks import Curriculum, LengthGrid, LinearFunctions, Measurements, Quantifiers, ShiftGrid
-from ablate.runners.tasks.synthetic.linear_functions import evaluation_points, least_squares as closed_form
-from ablate.runners.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy
-from ablate.runners.trial import Trial
+from ablate.training.optimisers import Training
+from ablate.training.tasks import Curriculum, LengthGrid, LinearFunctions, Measurements, Quantifiers, ShiftGrid
+from ablate.training.tasks.synthetic.linear_functions import evaluation_points, least_squares as closed_form
+from ablate.training.tasks.synthetic.quantifiers import Quantifier, balanced_accuracy
+from ablate.training.trial import Trial
 from ablate.variants import Operator, Scalars, affine_scaled, cosformer, gpt2, softmax
 from ablate.variants.model.named_backbones import tiny
 from ablate.variants.model.transformer import Transformer

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ablate import MaskedText, Probing, Trial
 from ablate.grid.errors import SpecError
-from ablate.runners import MaskedText, Probing, Trial
-from ablate.runners.tasks.counter_rng import CPU, Draws
-from ablate.runners.tasks.text import masked_text
-from ablate.runners.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
-from ablate.runners.tasks.text.masked_text import Masking, Sentences
-from ablate.runners.trial import build_model
+from ablate.training.tasks.counter_rng import CPU, Draws
+from ablate.training.tasks.text import masked_text
+from ablate.training.tasks.text.encoder import END, SUBSTITUTE, ByteEncoder
+from ablate.training.tasks.text.masked_text import Masking, Sentences
+from ablate.training.trial import build_model
 from ablate.variants import babyberta, softmax
 
 COLOURS = ("red", "green", "blue", "grey")

@@ -16,13 +16,13 @@ from pyarrow import parquet
 from pydantic import ValidationError
 from torch import Tensor
 
+from ablate import HubText, Text
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.runners import HubText, Text
-from ablate.runners.evaluations.minimal_pairs import read_pairs
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.runners.tasks.text import hub as hub_module
-from ablate.runners.tasks.text.corpus import count_repeated, split
-from ablate.runners.tasks.text.text_source import TextTask
+from ablate.training.evaluations.minimal_pairs import read_pairs
+from ablate.training.tasks.text import hub as hub_module
+from ablate.training.tasks.text.corpus import count_repeated, split
+from ablate.training.tasks.text.text_source import TextTask
 
 PROSE = "".join(f"Line {number} says that {number * number} is a square.\n" for number in range(400))
 
@@ -295,9 +295,7 @@ def test_a_dataset_without_a_network_is_a_problem_of_the_machine(
     monkeypatch.setattr("time.sleep", lambda _: None)  # between the tries of `datasets`
     with pytest.raises(EnvironmentProblem, match="give a local copy as `source`"):
         Text(hub=HubText(name="someone/something"))
-    (tmp_path / "spec.py").write_text(
-        "from ablate.runners import HubText, Text\n\ntask = Text(hub=HubText(name='a/b'))\n"
-    )
+    (tmp_path / "spec.py").write_text("from ablate import HubText, Text\n\ntask = Text(hub=HubText(name='a/b'))\n")
     with pytest.raises(EnvironmentProblem, match=r"spec.py:3: dataset a/b, split train is not in"):
         load_spec_file(tmp_path / "spec.py")
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ablate.runners import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
-from ablate.runners.optimisers import AdamW
-from ablate.runners.optimisers.schedules import Constant
-from ablate.runners.trial import build_model
+from ablate import FixedToken, NoIntervention, RandomTokens, Text, Training, Trial
+from ablate.training.optimisers import AdamW
+from ablate.training.optimisers.schedules import Constant
+from ablate.training.trial import build_model
 from ablate.variants import gpt2, softmax
 from ablate.variants.stages.visible import Prefix
 

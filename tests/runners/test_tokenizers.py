@@ -13,14 +13,14 @@ from pydantic import ValidationError
 from tokenizers import Tokenizer as Library, models, pre_tokenizers
 from torch import Tensor
 
+from ablate import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
 from ablate.grid.errors import EnvironmentProblem, SpecError
-from ablate.runners import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
-from ablate.runners.tasks.counter_rng import Draws
-from ablate.runners.tasks.task import over_ratio
-from ablate.runners.tasks.text.corpus import documents_of
-from ablate.runners.tasks.text.encoder import Encoder, sizes_of_spans
-from ablate.runners.tasks.text.text import sizes_at
-from ablate.runners.tasks.text.tokenizers import LibraryEncoder, Tokenizer
+from ablate.training.tasks.counter_rng import Draws
+from ablate.training.tasks.task import over_ratio
+from ablate.training.tasks.text.corpus import documents_of
+from ablate.training.tasks.text.encoder import Encoder, sizes_of_spans
+from ablate.training.tasks.text.text import sizes_at
+from ablate.training.tasks.text.tokenizers import LibraryEncoder, Tokenizer
 
 PROSE = "".join(f"The {n}th line says: don't add {n * n} words — é, 世界 and 🎉.\n" for n in range(200))
 TEXTS = st.text(st.characters(exclude_characters=["\0", "\x1a"], exclude_categories=["Cs"]), max_size=60)

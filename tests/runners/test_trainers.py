@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from ablate import Campaign, EnvironmentProblem, Run, accelerate_tracker, lightning_logger, transformers_callback
 from ablate.grid import Experiment
 from ablate.runners.attempts.experiments import train_experiment
-from ablate.runners.training.process_state import ProcessState
-from ablate.runners.training.training_context import TrainingStopped, UnfitCheckpoint
+from ablate.runners.processes.process_state import ProcessState
+from ablate.runners.processes.training_context import TrainingStopped, UnfitCheckpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 12

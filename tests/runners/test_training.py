@@ -15,24 +15,24 @@ from torch import Tensor
 from ablate.grid import Grid, over
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.evaluations import MinimalPairs
 from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
-from ablate.runners.optimisers import AdamW, Muon, Training, UncorrectedAdamW
-from ablate.runners.optimisers.optimiser import Optimiser
-from ablate.runners.optimisers.schedules import WSD, Cosine
-from ablate.runners.tasks import Batch, LinearFunctions, Text
-from ablate.runners.tasks.counter_rng import CPU
-from ablate.runners.tasks.synthetic.linear_functions import LinearFunctionsData
-from ablate.runners.training import loop
-from ablate.runners.training.loop import train, train_as
-from ablate.runners.training.model_predict import ModelPredict
-from ablate.runners.training.process_group import RankPlace, World
-from ablate.runners.training.step_values import STEPS_BEHIND, StepValues
-from ablate.runners.training.training_context import Diverged, NullContext
-from ablate.runners.trial import Execution, Trial, build_model
+from ablate.runners.processes.process_group import RankPlace, World
+from ablate.runners.processes.step_values import STEPS_BEHIND, StepValues
+from ablate.runners.processes.training_context import Diverged, NullContext
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
+from ablate.training.evaluations import MinimalPairs
+from ablate.training.loop import train as loop
+from ablate.training.loop.model_predict import ModelPredict
+from ablate.training.loop.train import train, train_as
+from ablate.training.optimisers import AdamW, Muon, Training, UncorrectedAdamW
+from ablate.training.optimisers.optimiser import Optimiser
+from ablate.training.optimisers.schedules import WSD, Cosine
+from ablate.training.tasks import Batch, LinearFunctions, Text
+from ablate.training.tasks.counter_rng import CPU
+from ablate.training.tasks.synthetic.linear_functions import LinearFunctionsData
+from ablate.training.trial import Execution, Trial, build_model
 from ablate.variants import Operator, Rotary, integral, llama2, principled, softmax, ssa
 
 OPERATORS = [softmax(), ssa(), integral(2), principled("query", gate_width=2)]

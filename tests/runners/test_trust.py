@@ -130,7 +130,7 @@ GROUP = 60
 MEMBERS = (1, 2)
 """Users that every system has, and a group that is neither's."""
 SPEC = """
-from ablate.runners import Slurm
+from ablate import Slurm
 from toy_campaign import toy_grid
 
 grid = toy_grid("submitted")

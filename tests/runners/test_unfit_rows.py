@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ablate.runners.evaluations import Evaluation
-from ablate.runners.probes import Probing
-from ablate.runners.probes.probe import Probe, Probed, ProbeArray
-from ablate.runners.tasks import Measurements
+from ablate.training.evaluations import Evaluation
+from ablate.training.probes import Probing
+from ablate.training.probes.probe import Probe, Probed, ProbeArray
+from ablate.training.tasks import Measurements
 
 ROWS = {
     "fine": Probed("value", torch.tensor(2.5), np.int64(0), torch.tensor(1), {"x": np.float32(2)}),

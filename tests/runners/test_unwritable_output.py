@@ -9,8 +9,8 @@ import pytest
 import toy_faults
 from toy_campaign import toy_grid
 
-from ablate.runners.training.failure import failure_of
-from ablate.runners.training.training_context import Diverged
+from ablate.runners.processes.failure import failure_of
+from ablate.runners.processes.training_context import Diverged
 from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import TrialState, trial_state

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 from tokenizers import Tokenizer, models
 
+from ablate import LmEval, MaskedText, MinimalPairs, Text, TokenizerFile
 from ablate.grid import SpecError
-from ablate.runners import LmEval, MaskedText, MinimalPairs, Text, TokenizerFile
 
 PROSE = "".join(f"the line {number} is one of many .\n" for number in range(99))
 TASK = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=16)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from ablate.runners.catalogue.weight_profile import LOGITS, SETTINGS, Profile, profiles
+from ablate.training.catalogue.weight_profile import LOGITS, SETTINGS, Profile, profiles
 from ablate.variants import Operator
 from ablate.variants.papers.catalogue import catalogue
 

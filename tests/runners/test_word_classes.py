@@ -10,14 +10,14 @@ import torch
 from pydantic import ValidationError
 from tokenizers import Tokenizer as Library, decoders, models, pre_tokenizers
 
+from ablate import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
 from ablate.grid.errors import EnvironmentProblem
-from ablate.runners import BytePairs, Grammar, Induction, Probing, Text, TokenClasses, TokenizerFile, Training, Trial
-from ablate.runners.probes import token_classes
-from ablate.runners.probes.probe import ProbeInput, probe_model as probe_batch, run_probes
-from ablate.runners.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
-from ablate.runners.tasks.task import Task
-from ablate.runners.tasks.text.encoder import Encoder
-from ablate.runners.trial import build_model
+from ablate.training.probes import token_classes
+from ablate.training.probes.probe import ProbeInput, probe_model as probe_batch, run_probes
+from ablate.training.probes.token_classes import CLASSES, by_closed_class, by_spacy, classes
+from ablate.training.tasks.task import Task
+from ablate.training.tasks.text.encoder import Encoder
+from ablate.training.trial import build_model
 from ablate.variants import gpt2, softmax
 
 SENTENCE = "He didn't see the dog's 3.5 tails, oh — it’s “well” known."

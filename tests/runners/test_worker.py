@@ -20,14 +20,14 @@ from ablate.runners.attempts.attempt import CampaignUnwritable
 from ablate.runners.attempts.manifest import submission_id, trial_lines, write_submission
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import NodeUnsuitable, Outcome, Worker
-from ablate.runners.tasks.user_files import unreadable
-from ablate.runners.training.failure import Failure, failure_of
-from ablate.runners.training.training_context import Diverged, TrainingContext, TrainingResult
+from ablate.runners.processes.failure import Failure, failure_of
+from ablate.runners.processes.training_context import Diverged, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import verify_shard
 from ablate.store.files.trial_status import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
+from ablate.training.tasks.user_files import unreadable
 
 
 def worker_for(root: Path, lines: list[dict[str, Any]], **job: Any) -> Worker:

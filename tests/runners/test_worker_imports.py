@@ -42,7 +42,7 @@ def test_a_worker_that_trains_imports_no_pandas_and_sympy_for_torch_alone(tmp_pa
     optimiser = imported("import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])")
     assert HEAVY & second <= HEAVY & optimiser | {"torch"}
     assert "pandas" not in optimiser
-    assert set(OF_TRIALS) - {"pyarrow.parquet", "ablate.runners.training.loop"} <= optimiser
+    assert set(OF_TRIALS) - {"pyarrow.parquet", "ablate.training.loop.train"} <= optimiser
 
 
 def test_a_process_that_trains_nothing_imports_little() -> None:

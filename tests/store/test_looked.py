@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 from synthetic import SUBMISSION, Campaign, write_campaign, write_end
 
-from ablate.runners.posthoc.evaluation_records import forget
 from ablate.store.database import connection
 from ablate.store.files import attempts, change_tracker
 from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.ingest_counts import Ingested
 from ablate.store.store import Store
+from ablate.training.posthoc.evaluation_records import forget
 
 OpenStore = Callable[..., Store]
 

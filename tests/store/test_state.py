@@ -55,11 +55,11 @@ PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
 OLD = {"ok", "was_ok", "was_failed", "gone", "unread", "unfinished"}
 
 ELSEWHERE = {
-    "runners/posthoc/evaluate.py": {"failed"},  # an evaluation
+    "training/posthoc/evaluate.py": {"failed"},  # an evaluation
     "runners/backends/slurm/scheduler.py": {"queued", "running"},  # a task of a job array
     "runners/backends/backend.py": {"queued", "running", "lost", "unknown"},  # a worker
     "runners/attempts/worker_records.py": {"done"},  # why a worker left: all rows are done
-    "runners/training/failure.py": {"stalled"},  # why a trial failed
+    "runners/processes/failure.py": {"stalled"},  # why a trial failed
     "store/files/records.py": {"ok", "failed", "stopped"},  # an attempt
     "store/analysis/tuned_check.py": {"unknown"},  # the place of a level
     "store/statistics/arms.py": {"failed", "unreadable"},  # the measure of a run

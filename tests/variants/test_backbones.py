@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from ablate import LinearFunctions, Text, Training, Trial
 from ablate.grid.errors import SpecError
-from ablate.runners import LinearFunctions, Text, Training, Trial
 from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer, gpt2, integral, softmax, ssa
 from ablate.variants.laws.examples import every_choice
 from ablate.variants.model import named_backbones

@@ -10,6 +10,7 @@ from pydantic import model_validator
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import Choice
 from ablate.variants.number import Matrix, Number, RunningMean, Vector
+from ablate.variants.path_versions import path_versions
 
 
 class Stage(Choice):
@@ -22,6 +23,10 @@ class Stage(Choice):
     pitfalls: ClassVar[tuple[str, ...]] = ()
     """Common mistakes about it, one sentence each."""
     _means: ClassVar[tuple[str, ...]] = ()
+
+    def other_versions(self) -> Mapping[str, str]:
+        """Return the versions of all paths."""
+        return path_versions()
 
     @model_validator(mode="after")
     def _means_have_their_number(self) -> Self:

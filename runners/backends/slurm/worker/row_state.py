@@ -12,7 +12,7 @@ from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import wants_smaller
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import checkpointed_step, discard_forgotten
-from ablate.runners.training.failure import out_of_memory
+from ablate.runners.processes.failure import out_of_memory
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 from ablate.store.state import State

@@ -1,0 +1,1 @@
+"""Processes that train: their state, failures, memory, and ranks that train together."""

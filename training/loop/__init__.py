@@ -1,0 +1,1 @@
+"""Training one model: steps, compilation, cost, knock-outs."""

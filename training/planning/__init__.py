@@ -1,0 +1,1 @@
+"""Checks of trials that plans show: starts of numbers, same functions, tasks, knock-outs."""

@@ -1,0 +1,50 @@
+"""Checks that a model and its operators can learn a task."""
+
+from ablate.grid.errors import SpecError
+from ablate.training.tasks.task import Task
+from ablate.variants import Backbone, Operator, Scalars
+from ablate.variants.paths.case import Case
+from ablate.variants.paths.choose import PathName, choose, devices_of
+
+
+def require_model_fits(task: Task, model: Backbone, length: int) -> None:
+    """Raise ValueError unless positions, direction and inputs of `model` fit `task`, of up to `length` tokens."""
+    table = model.positions.table
+    if table and length + model.sink_tokens > table:
+        sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
+        raise ValueError(
+            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
+            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
+        )
+    if task.sees_ahead and model.causal:
+        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
+    if not task.sees_ahead and not model.causal:
+        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+    if isinstance(task.inputs, Scalars) and not model.tied:
+        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+    if isinstance(task.inputs, Scalars) and model.read_out != "linear":
+        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
+
+
+def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:
+    """Raise ValueError unless `operator` works in `model`, at `length` tokens, on `path`, and hides the targets."""
+    where, tokens = f"operator {operator.label!r} in {model.label}", length + model.sink_tokens
+    case = Case(tokens, tokens, devices_of(path)[0], channels=model.head_width)
+    try:
+        model.check(operator)
+        operator.check_length(tokens)
+        choose(operator, case._replace(biased=model.positions.adds_bias, dropout=model.attention_dropout > 0), path)
+    except (ValueError, SpecError) as error:
+        raise ValueError(f"{where}: {error}") from error
+    if task.sees_ahead:
+        return
+    what = f"{where}: the task predicts what comes next"
+    for stage in operator.stages().values():
+        seen = stage.breaks.get("causality")
+        if seen is None:
+            continue
+        ahead = operator.visible.ahead - model.sink_tokens if stage is operator.visible else None
+        if ahead is None:
+            raise ValueError(f"{what}, and {seen}")
+        if ahead > task.unscored:
+            raise ValueError(f"{what} from position {task.unscored} on, and {seen}; leave {ahead} out of the loss")

@@ -1,0 +1,175 @@
+"""Text of this machine: files, or the documentation inside the Python standard library.
+
+Files are a .txt, .jsonl or .parquet file, or a folder of these with its subfolders and links. The documentation has one
+document per module, its docstrings in order, and one per topic of `pydoc`. It is about 2 MB, and different for every
+version of Python.
+
+The package `datasets` (5.2) does not read the files: of JSON lines whose texts are dates it makes times.
+"""
+
+import ast
+import os
+import platform
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow
+from pyarrow import parquet
+
+from ablate.grid.errors import SpecError
+from ablate.training.tasks.text.corpus import Origin, content_hash, decode, parse_object
+from ablate.training.tasks.text.encoder import END, SUBSTITUTE
+from ablate.training.tasks.user_files import cache_by_file, unreadable
+
+SUFFIXES = (".jsonl", ".parquet", ".txt")
+_COLUMN = "text"
+
+_FORM: Final = "python documentation, form 1"
+"""Part of every hash: another way to make documents of the same files is another text."""
+_LEFT_OUT: Final = frozenset({"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"})
+
+
+def local_files(source: Path) -> Origin:
+    """Find the text in a file or in all files of a folder.
+
+    A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row,
+    in its column `text`; null is no document. Raises SpecError for other files, EnvironmentProblem for unreadable ones.
+    """
+    rule = "a text is a .txt, .jsonl or .parquet file, or a folder of these"
+    if not source.exists():
+        raise SpecError(f"there is no text {source}; {rule}")
+    candidates = sorted(_inside(source)) if source.is_dir() else [source]
+    paths = [path for path in candidates if path.suffix.lower() in SUFFIXES]
+    if not paths:
+        raise SpecError(f"{rule}; got {source}")
+    folder = source if source.is_dir() else source.parent
+    files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
+    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path)))
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders; a folder behind several links counts once."""
+
+    def fail(error: OSError) -> None:
+        raise unreadable(Path(error.filename), error) from error
+
+    seen: set[Path] = set()
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
+        real = Path(place).resolve()
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        yield from (path for path in (Path(place, name) for name in files) if path.is_file() or path.is_symlink())
+
+
+def as_document(text: object, where: str, rule: str) -> bytes:
+    """Encode a text as UTF-8; SpecError if it is no string, has half a character, or has a NUL or SUB character."""
+    if not isinstance(text, str):
+        raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character
+        raise SpecError(f"a text is UTF-8; {where} has half a character at {error.start}; drop it") from error
+    for character, what in ((END, "NUL, which ends documents"), (SUBSTITUTE, "SUB, which hides tokens")):
+        at = data.find(character)
+        if at >= 0:
+            raise SpecError(f"a text has no {what}; {where} has one at byte {at}; remove it")
+    return data
+
+
+def _documents(path: Path) -> Iterator[bytes]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        yield from _of_table(path)
+        return
+    try:
+        text = decode(path.read_bytes(), path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if suffix == ".txt":
+        yield as_document(text, str(path), "a text is a text")
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            document = parse_object(line, where).get(_COLUMN)
+            rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
+            if document is None:
+                raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
+            yield as_document(document, where, rule)
+
+
+def _of_table(path: Path) -> Iterator[bytes]:
+    rule = f"a .parquet text has its documents in a column `{_COLUMN}` of strings"
+    try:
+        with parquet.ParquetFile(path) as table:
+            names = table.schema_arrow.names
+            if _COLUMN not in names:
+                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; rename one")
+            number = 0
+            for batch in table.iter_batches(batch_size=1024, columns=[_COLUMN]):
+                for text in batch.column(0).to_pylist():
+                    number += 1
+                    if text is not None:
+                        yield as_document(text, f"{path}, row {number}", rule)
+    except UnicodeDecodeError as error:
+        raise SpecError(f"a text is UTF-8; {path} is not, in one of the rows after {number}; convert it") from error
+    except pyarrow.ArrowException as error:
+        said = str(error).splitlines()[0]
+        raise SpecError(f"a .parquet text is a Parquet file; {path}: {said}; write it again, or move it") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+@cache_by_file(entries=65536)  # every trial of a grid names the same text
+def _hash(path: Path) -> str:
+    return content_hash(path.suffix.lower(), path.read_bytes())
+
+
+@cache
+def python_documentation() -> Origin:
+    """Return the standard library of the running Python."""
+    root = Path(sysconfig.get_path("stdlib"))
+    files = {name: content_hash(_FORM, (root / name).read_bytes()) for name in _python_files(root)}
+    return Origin(f"documentation of Python {platform.python_version()}", files, lambda: _python_documents(root, files))
+
+
+def _python_files(root: Path) -> list[str]:
+    paths = []
+    for folder, inside, files in os.walk(root):
+        inside[:] = sorted(set(inside) - _LEFT_OUT)
+        paths += [
+            (Path(folder) / file).relative_to(root).as_posix()
+            for file in files
+            if file.endswith(".py") and not file.startswith(("_sysconfig", "sitecustomize"))
+        ]
+    return sorted(paths)
+
+
+def _python_documents(root: Path, names: Iterable[str]) -> Iterator[bytes]:
+    for name in names:
+        tree = ast.parse((root / name).read_bytes())
+        if name == "pydoc_data/topics.py":
+            for statement in tree.body:
+                if isinstance(statement, ast.Assign):
+                    for topic, text in sorted(ast.literal_eval(statement.value).items()):
+                        yield f"{topic}\n\n{text}".encode()
+        else:
+            text = "\n\n".join(_find_docstrings(tree)).translate({END: None, SUBSTITUTE: None})
+            yield text.encode("utf-8", errors="replace")
+
+
+def _find_docstrings(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            yield text
+    for part in ("body", "handlers", "orelse", "finalbody"):
+        inside = getattr(node, part, None)
+        for child in inside if isinstance(inside, list) else ():
+            yield from _find_docstrings(child)

@@ -1,0 +1,274 @@
+"""Language modelling: a model reads text and predicts the next token.
+
+    loss = -mean log p(x_{t+1} | x_1 ... x_t)        nats per token, over t = p ... T
+
+The text is Python's documentation, local files or a dataset. Tokens are bytes, byte pairs learned from the training
+part, or those of a tokenizer file. Training reads windows of T + 1 tokens that begin anywhere in the training part;
+every document is followed by its end token.
+
+`packing` treats windows of several documents. "across": a query sees earlier documents too. "documents": a query sees
+its own document only, from the end token of the previous one on. Then the first token of a document is predicted from
+that end token alone. Positions count through the window in both cases.
+
+`prefix` is paper 004's p: the first p tokens of a window are given, and the loss begins with the next token. With an
+operator whose `visible` is a prefix of the same length, these tokens see one another. `intervention` replaces tokens,
+and `training_tokens` limits the training text (paper 004, section 5). Prefix and intervention also apply to validation
+windows and to sequences for probes.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+import torch
+from pydantic import PositiveInt, model_validator
+from torch import Tensor
+
+from ablate.grid.errors import SpecError
+from ablate.training.tasks.counter_rng import CPU, Draws
+from ablate.training.tasks.task import (
+    UNSCORED,
+    Batch,
+    Measurements,
+    Predict,
+    TokenData,
+    over_ratio,
+    spread_evenly,
+    token_losses,
+)
+from ablate.training.tasks.text.corpus import Corpus, count_repeated, documents_of
+from ablate.training.tasks.text.encoder import Encoder
+from ablate.training.tasks.text.interventions import Intervention, NoIntervention
+from ablate.training.tasks.text.text_source import Stream, TextTask
+
+_ROWS = 32
+"""Windows per forward pass of an evaluation."""
+
+
+@final
+class Text(TextTask):
+    """Text as tokens, cut into windows of `context` predictions."""
+
+    units: ClassVar[Mapping[str, str]] = {
+        "validation_loss": "nats per token",
+        "perplexity": "per token",
+        "bits_per_byte": "bits per byte",
+        "byte_perplexity": "per byte",
+        "word_perplexity": "per word",
+    }
+    kind: Literal["text"] = "text"
+    batch: PositiveInt = 32
+    context: PositiveInt = 128
+    """Tokens of a window: T."""
+    packing: Literal["across", "documents"] = "across"
+    """Whether a query sees earlier documents."""
+    prefix: PositiveInt = 1
+    """Number of given tokens at the beginning of a window: p. With 1, every later token is predicted."""
+    intervention: Intervention = NoIntervention()
+    """Replacement of tokens in every window."""
+    training_tokens: PositiveInt | None = None
+    """Number of first tokens of the training part, with documents ordered by hash; None is all."""
+    validation_windows: PositiveInt = 256
+    """Windows of the validation part, evenly spread, the same for all models and seeds; fewer if they would overlap."""
+
+    @model_validator(mode="after")
+    def _something_is_predicted(self) -> Self:
+        self.intervention.check(self.tokenizer.size, hides=self.tokenizer.hides)
+        replaced = self.intervention.replaced
+        if replaced and replaced[-1] > self.context:
+            raise ValueError(
+                f"a window has {self.context} tokens that are read; the intervention replaces token {replaced[-1]}; "
+                "lengthen context or move it"
+            )
+        if not self.scored:
+            raise ValueError(
+                f"some token of a window is predicted; of {self.context}, the prefix of {self.prefix} and the "
+                "intervention leave none; lengthen context or shorten them"
+            )
+        if self.prefix > 1 and self.packing == "documents":
+            raise ValueError(f"a prefix is seen across documents; got prefix={self.prefix}; use packing='across'")
+        if self.training_tokens is not None and self.training_tokens <= self.context:
+            raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
+        return self
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """Positions, from 0, whose next token is predicted."""
+        left_out = {position - 2 for position in self.intervention.replaced}
+        return tuple(at for at in range(self.prefix - 1, self.context) if at not in left_out)
+
+    @property
+    def length(self) -> int:
+        return self.context
+
+    @property
+    def unscored(self) -> int:
+        return self.prefix - 1
+
+    def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
+        return {name: [{}] for name in self.units}
+
+    def open(self) -> "TextData":
+        self.check_corpus(self.corpus())
+        return TextData(self)
+
+    def windows(self, length: int, count: int) -> Batch:
+        """Return at most `count` validation windows of `length` predictions; SpecError if the text is too short."""
+        return self.open().windows(length, count)
+
+    def check_corpus(self, corpus: Corpus) -> None:
+        """Check bytes, since a part has no more tokens than bytes."""
+        for part, text in corpus._asdict().items():
+            self.check_part(part, len(text), "bytes")
+
+    def check_part(self, part: str, size: int, unit: str) -> None:
+        if size <= self.context:
+            remedy = "shorten context or give more text" if size > 1 else "give more text"
+            raise SpecError(
+                f"a window has {self.context + 1} tokens; the {part} part of {self.origin().name} has {size} {unit}; "
+                f"{remedy}"
+            )
+        if part == "train" and self.training_tokens is not None and self.training_tokens > size:
+            raise SpecError(
+                f"training_tokens are taken from the training part; got {self.training_tokens} and "
+                f"{self.origin().name} has {size} {unit}; lower it, or leave it out for all of them"
+            )
+
+
+@final
+class TextData(TokenData):
+    def __init__(self, task: Text) -> None:
+        self._task, self._origin, self._corpus = task, task.origin(), task.corpus()
+        self._encoder, self._streams = task.encoder(), task.streams()
+        for part, stream in self._streams._asdict().items():
+            task.check_part(part, len(stream.ids), "tokens")
+        task.intervention.tokens(Draws(0), 1, self._encoder)  # raises if it cannot
+        self._train = self._streams.train.ids[: task.training_tokens]
+        self._window = torch.arange(task.context + 1)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        streams = self._streams._asdict()
+        return {
+            "source": self._origin.name,
+            "content_hash": self._origin.content_hash,
+            **{f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()},
+            **{f"{part}_tokens": len(stream.ids) for part, stream in streams.items()},
+            **{f"{part}_documents": len(stream.starts) for part, stream in streams.items()},
+            "trained_on_tokens": len(self._train),
+            "repeated_documents": count_repeated(self._corpus),
+            "tokenizer": dict(self._encoder.record),
+            "files": dict(self._origin.files),
+        }
+
+    @property
+    def constant_loss(self) -> float:
+        return math.log(self._encoder.vocabulary)
+
+    def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
+        """Draw windows of the training text: ids [B, T] and the ids that follow them, int64."""
+        if self._train.device != device:
+            self._train, self._window = self._train.to(device), self._window.to(device)
+        places = len(self._train) - len(self._window) + 1
+        draws = Draws(seed, "data", step, device=device)
+        starts = draws.below(places, self._task.batch, 1)
+        return self._as_shown(self._train[starts + self._window], draws)
+
+    def examples(self, count: int) -> Batch:
+        return self._validated.first(count)
+
+    def evaluate(self, predict: Predict) -> Iterator[Measurements]:
+        """Yield loss and perplexity per token, byte and word; items are windows.
+
+        `sizes_at` defines bytes and words. Word perplexity is NaN if no word ends.
+        """
+        batch = self._validated
+        nats = token_losses(predict, batch, _ROWS).sum(1)
+        tokens, of_bytes, of_words = _counts(self._task)
+        yield over_ratio("validation_loss", nats, tokens)
+        yield over_ratio("perplexity", nats, tokens, exponential=True)
+        yield over_ratio("bits_per_byte", nats, of_bytes, factor=1 / math.log(2))
+        yield over_ratio("byte_perplexity", nats, of_bytes, exponential=True)
+        yield over_ratio("word_perplexity", nats, of_words, exponential=True)
+
+    def windows(self, length: int, count: int) -> Batch:
+        return self._split(self._streams.validation.ids[self.places(length, count)])
+
+    @cached_property
+    def _validated(self) -> Batch:
+        places = self.places(self._task.context, self._task.validation_windows)
+        return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
+
+    def places(self, length: int, count: int) -> Tensor:
+        """Return the places of validation windows in the stream, int64 [windows, length + 1]."""
+        tokens = len(self._streams.validation.ids)
+        if tokens <= length:
+            raise SpecError(
+                f"a window has {length + 1} tokens; the validation part of {self._origin.name} has {tokens}"
+            )
+        starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
+        return starts[:, None] + torch.arange(length + 1)
+
+    def _split(self, windows: Tensor) -> Batch:
+        ids = windows.long()
+        inputs, targets = ids[:, :-1], ids[:, 1:]
+        if self._task.packing == "across":
+            return Batch(inputs, targets)
+        document = (inputs == self._encoder.end).cumsum(1)
+        return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
+
+    def _as_shown(self, windows: Tensor, draws: Draws) -> Batch:
+        task, whole = self._task, self._split(windows)
+        replaced = task.intervention.replaced
+        if not replaced and task.prefix == 1:
+            return whole
+        inputs, targets = whole.inputs.clone(), whole.targets.clone()
+        targets[:, : task.prefix - 1] = UNSCORED
+        if replaced:
+            tokens = task.intervention.tokens(draws, len(inputs), self._encoder)
+            inputs[:, [position - 1 for position in replaced]] = torch.as_tensor(tokens, device=inputs.device)
+            targets[:, [position - 2 for position in replaced if position > 1]] = UNSCORED
+        return Batch(inputs, targets, whole.visible)
+
+
+@lru_cache(maxsize=4)  # trials of a grid share the windows
+def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
+    """Count predicted tokens, bytes and words of each validation window, float64 [windows]."""
+    places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
+    texts = documents_of(task.corpus().validation)
+    in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
+    tokens = torch.full_like(in_bytes, 1)
+    return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
+
+
+_BLANK = re.compile(r"\s+")
+
+
+def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Count bytes and words of the tokens at `places` of a stream of documents `texts`, int64 like `places`."""
+    starts = stream.starts.numpy()
+    total = np.zeros((2, len(stream.ids)), np.int64)
+    touched = np.unique(np.searchsorted(starts, places.numpy(), side="right") - 1)
+    for number in touched.tolist():
+        start = int(starts[number])
+        end = int(starts[number + 1]) if number + 1 < len(starts) else len(stream.ids)
+        total[:, start:end] = _sizes(encoder, texts[number], end - start)
+    sizes = torch.from_numpy(total)
+    return sizes[0][places], sizes[1][places]
+
+
+def _sizes(encoder: Encoder, text: str, tokens: int) -> np.ndarray:
+    """Count bytes and words [2, tokens] of a document; one extra token is its end."""
+    encoded = encoder.encode(text)
+    own = len(encoded.ids)
+    sizes = np.zeros((2, own + 1), np.int64)
+    sizes[0, :own] = encoder.sizes(text, encoded)
+    sizes[0, own] = 1 + len(text.encode()) - sizes[0, :own].sum()
+    ends = np.maximum.accumulate(np.array([end for _, end in encoded.spans], np.int64))
+    blanks = [match.start() for match in _BLANK.finditer(text)]
+    np.add.at(sizes[1], np.searchsorted(ends, blanks, side="right"), 1)
+    sizes[1, own] += 1
+    return sizes[:, :tokens]
