@@ -1,7 +1,7 @@
 """Names of earlier releases in spec files and records.
 
-In release 0.1 `ablate.grid.Grid` was `grid.Grid`, which it still is unless a user's module is called `grid`. What the
-room `training` has was in `runners`.
+In release 0.1 `ablate.grid.Grid` was `grid.Grid`, which it still is unless a user's module is called `grid`. Modules of
+the room `training` were in `runners`.
 """
 
 import sys
