@@ -189,6 +189,8 @@ def _size(value: float | None, measure: GridMeasure) -> str:
     if measure.scale == "linear":
         return f"{value:.2g}"
     percent = 100 * math.expm1(value)
+    if percent > 900:
+        return "more than tenfold"
     return f"{percent:,.0f} %" if percent >= 100 else f"{percent:.2g} %"
 
 
