@@ -13,14 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
-from ablate.runners.planning.preflight import METRICS
 from ablate.training.loop.flops import Shape, count_flops
 from ablate.training.loop.train import train
 from ablate.training.optimisers import Training
 from ablate.training.tasks import AskedLengths, AssociativeRecall, Batch, Data, Distillation, LinearFunctions
 from ablate.training.tasks.distillation.distillation import divergence
 from ablate.training.tasks.distillation.teacher import Teaching
-from ablate.training.trial import build_model
+from ablate.training.trial import METRICS, build_model
 from ablate.variants import Tokens, gpt2
 
 

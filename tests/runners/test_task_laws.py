@@ -51,6 +51,14 @@ DRAWN: dict[str, Task] = {
     "released recall": MultiQueryRecall(
         context=24, pairs=4, symbols=24, batch=6, evaluation=AskedLengths(lengths=(20, 34), sequences=30)
     ),
+    "released recall of more pairs": MultiQueryRecall(
+        context=24,
+        pairs=4,
+        symbols=24,
+        evaluated_pairs=(3, 5),
+        batch=6,
+        evaluation=AskedLengths(lengths=(20, 34), sequences=30),
+    ),
     "induction": Induction(context=20, symbols=9, span=4, batch=6, evaluation=GRID),
     "copy": SelectiveCopy(context=20, copied=5, contents=6, batch=6, evaluation=GRID),
     "needle": Needle(context=20, keys=5, values=6, filler=3, batch=6, depths=(0, 0.3, 1), evaluation=GRID),

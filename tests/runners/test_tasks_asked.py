@@ -226,7 +226,7 @@ def test_released_recall_draws_places_by_a_power_law_and_asks_for_early_keys_ear
     assert asked[0] + 2 < asked[1]
 
 
-@pytest.mark.parametrize("wrong", [{"context": 41}, {"context": 22}, {"symbols": 12}])
+@pytest.mark.parametrize("wrong", [{"context": 41}, {"context": 22}, {"symbols": 12}, {"evaluated_pairs": (15,)}])
 def test_released_recall_refuses_what_cannot_be_drawn(wrong: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         MultiQueryRecall.model_validate({"symbols": 30, "context": 40, "pairs": 6, **wrong})

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, get_type_hints
 
 from pydantic import ValidationError
 
-from ablate import runners
+from ablate import training
 from ablate.grid.docstrings import docstring
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.spec import Choice, Spec
@@ -161,10 +161,10 @@ def _use(member: type[Choice], line: str) -> str:
     home = sys.modules[member.__module__]
     if SOURCE in vars(home):
         return f"{line} in {home.__file__}"
-    if getattr(runners, member.__name__, None) is not member:
+    if getattr(training, member.__name__, None) is not member:
         return f"from {member.__module__} import {member.__name__}; {line}"
     names = dict.fromkeys(re.findall(r"\b([A-Z]\w*)\(", line))
-    return f"from ablate import {', '.join(name for name in names if name in dir(runners))}; {line}"
+    return f"from ablate import {', '.join(name for name in names if name in dir(training))}; {line}"
 
 
 def _needs(example: Choice | None, folder: Path) -> tuple[str, ...]:

@@ -14,11 +14,14 @@ Ours differs: every step draws new sequences, where the release repeats a fixed 
 of pairs, where the release mixes several. There is one pass over the pairs. Random numbers are those of this package.
 """
 
-from typing import Literal, Self, final
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, final
 
 import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
+from ablate.grid.spec import Added
+from ablate.grid.validation import INCREASING
 from ablate.training.tasks.counter_rng import Draws
 from ablate.training.tasks.synthetic.query_task import AskedLengths, Point, QueryTask, asking
 from ablate.training.tasks.task import Batch
@@ -26,7 +29,7 @@ from ablate.training.tasks.task import Batch
 
 @final
 class MultiQueryRecall(QueryTask):
-    """The released definition of MQAR: a key for each query, and any token between them. Points are {length}."""
+    """The released definition of MQAR: each key is asked for once. Points are {length}, or {length, pairs}."""
 
     kind: Literal["multi_query_recall"] = "multi_query_recall"
     symbols: PositiveInt = 8192
@@ -38,12 +41,15 @@ class MultiQueryRecall(QueryTask):
     blanks: bool = False
     """True: the tokens between queries are 0. False: any token, as released by default."""
     evaluation: AskedLengths = AskedLengths(lengths=(64,))
+    evaluated_pairs: Annotated[tuple[PositiveInt, ...], INCREASING, Added()] = ()
+    """Numbers of pairs in evaluation, each with each length, as points {length, pairs}; () for as many as in training.
+    """
 
     @model_validator(mode="after")
     def _has_keys(self) -> Self:
-        if self.pairs > self.symbols // 2 - 1:
+        if (most := max(self.pairs, *self.evaluated_pairs, 1)) > self.symbols // 2 - 1:
             raise ValueError(
-                f"pairs have different keys; got {self.pairs} pairs of {self.symbols // 2 - 1} keys; raise symbols"
+                f"pairs have different keys; got {most} pairs of {self.symbols // 2 - 1} keys; raise symbols"
             )
         return self
 
@@ -55,20 +61,24 @@ class MultiQueryRecall(QueryTask):
     def answers(self) -> int:
         return self.symbols - self.symbols // 2
 
+    def points(self) -> Sequence[Point]:
+        return [
+            {**point, "pairs": pairs} for point in super().points() for pairs in self.evaluated_pairs
+        ] or super().points()
+
     def guesses(self, point: Point) -> dict[str, float]:
-        del point
-        return {"chance": 1 / self.answers, "shown": 1 / self.pairs}  # shown: a value of the pairs
+        return {"chance": 1 / self.answers, "shown": 1 / self._pairs(point)}  # shown: a value of the pairs
 
     def check(self, point: Point) -> None:
-        length = self.tokens(point)
-        if length % 2 or length < 4 * self.pairs:
+        length, pairs = self.tokens(point), self._pairs(point)
+        if length % 2 or length < 4 * pairs:
             raise ValueError(
-                f"a sequence has an even length with room for {self.pairs} pairs and as many queries, two tokens each; "
-                f"got {length}; give it {4 * self.pairs} tokens or more"
+                f"a sequence has an even length with room for {pairs} pairs and as many queries, two tokens each; "
+                f"got {length}; give it {4 * pairs} tokens or more"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:
-        pairs, length, half = self.pairs, self.tokens(point), self.symbols // 2
+        pairs, length, half = self._pairs(point), self.tokens(point), self.symbols // 2
         keys = 1 + draws.order(half - 1, sequences)[:, :pairs]
         values = half + draws.order(self.answers, sequences)[:, :pairs]
         inputs = draws.below(1 if self.blanks else self.symbols, sequences, length)
@@ -77,3 +87,6 @@ class MultiQueryRecall(QueryTask):
         ranks = torch.arange(1, waits.shape[1] + 1, device=waits.device, dtype=torch.float64)
         places = 2 * pairs + 2 * (waits * ranks ** (1 - self.power)).argsort(-1)[:, :pairs]
         return asking(inputs.scatter_(1, places, keys), places, values)
+
+    def _pairs(self, point: Point) -> int:
+        return int(point.get("pairs", self.pairs))
