@@ -51,7 +51,7 @@ def test_files_and_the_database_tell_the_same_state_of_every_history(tmp_path: P
     assert set(expected.values()) == set(OF_FILES) < set(COUNTED) < set(State)
 
 
-PACKAGES = ("grid", "variants", "runners", "store", "dashboards")
+PACKAGES = ("grid", "variants", "runners", "training", "store", "dashboards")
 OLD = {"ok", "was_ok", "was_failed", "gone", "unread", "unfinished"}
 
 ELSEWHERE = {
