@@ -24,7 +24,8 @@ import ablate.training.loop.train
 from ablate.grid.errors import SpecError
 from ablate.runners.provenance.code import Codes, specs
 from ablate.store.files.code_versions import of_paths
-from ablate.training.loop import cost, train
+from ablate.training.loop import cost
+from ablate.training.loop.train import train
 from ablate.training.optimisers.optimiser import Optimiser
 from ablate.training.optimisers.schedules import Schedule
 from ablate.training.trial import build_model
