@@ -12,6 +12,7 @@ from lm_eval.api.task import ConfigurableTask
 from pydantic import ValidationError
 from tokenizers import Tokenizer as Library, models, pre_tokenizers
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from ablate import BytePairs, Bytes, RandomTokens, Text, TokenizerFile
 from ablate.grid.errors import EnvironmentProblem, SpecError
@@ -140,6 +141,19 @@ def test_others_are_refused(tmp_path: Path, content: bytes | str | None, fields:
         path.write_bytes(content)
     with pytest.raises(ValidationError, match=said):
         TokenizerFile.model_validate({"path": str(path), **fields})
+
+
+def test_a_folder_that_a_tokenizer_was_saved_to_is_its_file(tmp_path: Path) -> None:
+    library = Library.from_file(str(words(tmp_path / "t.json", the=1, cat=2)))
+    PreTrainedTokenizerFast(tokenizer_object=library, eos_token="[SEP]").save_pretrained(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("tokenizer.json")
+    by_folder, by_file = (TokenizerFile(path=str(path)) for path in (file.parent, file))
+    assert by_folder == by_file
+    assert by_folder.encoder(list).encode("the cat").ids == [1, 2]
+    file.unlink()
+    assert TokenizerFile.model_validate(by_folder.data()) == by_folder
+    with pytest.raises(ValidationError, match=r"there is no tokenizer file .*saved/tokenizer.json; give"):
+        TokenizerFile(path=str(file.parent))
 
 
 def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class TokenizerFile(Tokenizer):
 
     kind: Literal["tokenizer_file"] = "tokenizer_file"
     path: Annotated[str, OutsideKey()]
-    """The file."""
+    """The file, or a folder with it, as `save_pretrained` writes one."""
     content_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")] = None
     """blake2b-128 of the file."""
     vocabulary: PositiveInt | None = None
@@ -132,7 +132,8 @@ class TokenizerFile(Tokenizer):
     @model_validator(mode="after")
     def _is_what_lies_there(self) -> Self:
         """Fill in missing fields; a complete spec does not need the file to be present."""
-        object.__setattr__(self, "path", absolute_path("tokenizer.path", self.path))
+        path = Path(absolute_path("tokenizer.path", self.path))
+        object.__setattr__(self, "path", str(path / "tokenizer.json" if path.is_dir() else path))
         if self.mask is not None and self.mask == self.end:
             raise ValueError(f"tokenizer.end and tokenizer.mask are two tokens; got {self.end!r} as both")
         named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
@@ -168,7 +169,7 @@ class TokenizerFile(Tokenizer):
     def _read(self) -> tuple[str, Any]:
         path = Path(self.path)
         if not path.is_file():
-            raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json")
+            raise SpecError(f"there is no tokenizer file {path}; give the path of a tokenizer.json, or of its folder")
         try:
             text = decode(path.read_bytes(), path)
         except OSError as error:
