@@ -70,5 +70,10 @@ from .tasks.text.interventions import (
 )
 from .tasks.text.masked_text import MaskedText as MaskedText
 from .tasks.text.text import Text as Text
-from .tasks.text.tokenizers import BytePairs as BytePairs, Bytes as Bytes, TokenizerFile as TokenizerFile
+from .tasks.text.tokenizers import (
+    BytePairs as BytePairs,
+    Bytes as Bytes,
+    TokenIds as TokenIds,
+    TokenizerFile as TokenizerFile,
+)
 from .trial import Execution as Execution, Trial as Trial

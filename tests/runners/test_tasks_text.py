@@ -16,7 +16,7 @@ from pyarrow import parquet
 from pydantic import ValidationError
 from torch import Tensor
 
-from ablate import HubText, Text
+from ablate import HubText, MaskedText, Text
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.training.evaluations.minimal_pairs import read_pairs
@@ -92,7 +92,7 @@ def write_parquet(path: Path, **columns: Any) -> None:
         ("latin.txt", b"caf\xe9 " * 100, "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
         ("page.html", b"<p>", "a text is a .txt, .jsonl or .parquet file, or a folder of these; got .*page.html"),
         ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
-        ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; rename the field"),
+        ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; set column to the field"),
         ("nan.jsonl", b'{"text": NaN}\n', "in a field `text`; .*nan.jsonl, line 1 has nan; write a string"),
         ("half.jsonl", rb'{"text": "half \ud83d"}', "half.jsonl, line 1 has half a character at 5"),
         ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
@@ -101,7 +101,7 @@ def write_parquet(path: Path, **columns: Any) -> None:
         ("none.jsonl", b"\n \n", "the train part of .*none.jsonl has 0 bytes; give more text"),
         ("sub.txt", b"word " * 99 + b"\x1a", "no SUB, which hides tokens; .*sub.txt has one at byte 495; remove it"),
         ("a.parquet", b"PAR1 no table", "a .parquet text is a Parquet file; .*a.parquet: .*; write it again, or"),
-        ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; rename one"),
+        ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; set column to one"),
         ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1; write a string"),
         ("a.parquet", {"text": ["a", "b\0c"]}, "no NUL, which ends documents; .*a.parquet, row 2 has one at byte 1"),
     ],
@@ -242,6 +242,57 @@ def test_a_dataset_is_read_once(dataset: Path, cache: Path, monkeypatch: pytest.
     task.hub.cached.write_text(json.dumps({"text": "other " * 99}))
     with pytest.raises(SpecError, match="content_hash is"):
         task.open()
+
+
+@pytest.mark.parametrize("kind", [Text, MaskedText])
+def test_text_for_validation_is_whole_and_not_trained_on(tmp_path: Path, kind: type[TextTask]) -> None:
+    for name, part in (("train", DOCUMENTS[:45]), ("held", DOCUMENTS[45:]), ("other", DOCUMENTS[44:])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in part))
+    train, held, other = (str(tmp_path / f"{name}.jsonl") for name in ("train", "held", "other"))
+    task = kind(source=train, validation=held, context=64)
+    parts = [sorted(part.decode().split("\0")[:-1]) for part in task.corpus()]
+    assert parts == [sorted(DOCUMENTS[:45]), sorted(DOCUMENTS[45:])]
+    assert (
+        len({task.key, kind(source=train, context=64).key, kind(source=train, validation=other, context=64).key}) == 3
+    )
+    assert kind.model_validate(task.data()).key == task.key
+    record = task.open().record
+    assert (list(record["files"]), list(record["validation_files"])) == (["train.jsonl"], ["held.jsonl"])
+    (tmp_path / "none.txt").write_text("\n")
+    for fields, words in (
+        ({"validation": train}, "train.jsonl of .* is also in .*train.jsonl; give another file"),
+        ({"source": str(tmp_path), "validation": held}, "held.jsonl of .* is also in"),
+        ({"validation": str(tmp_path / "gone.txt")}, "there is no text .*gone.txt"),
+        ({"validation": str(tmp_path / "none.txt")}, "the validation part of .*none.txt has"),
+        (
+            {"validation": held, "validation_share": 0.2},
+            "validation_share splits a text that has no validation; got 0.2",
+        ),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            kind.model_validate({"source": train, "context": 64, **fields})
+
+
+def test_documents_are_in_the_column_that_is_named(tmp_path: Path, dataset: Path, cache: Path) -> None:
+    rows = [{"text": "none", "body": text} for text in DOCUMENTS]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_parquet(tmp_path / "a.parquet", text=["none"] * len(DOCUMENTS), body=DOCUMENTS)
+    (tmp_path / "a.txt").write_text(PROSE)
+    for name in ("a.jsonl", "a.parquet"):
+        task = small(tmp_path / name, column="body")
+        assert task.corpus() == split([text.encode() for text in DOCUMENTS], 0.1)
+        held = small(tmp_path / "a.txt", validation=str(tmp_path / name), column="body")
+        assert documents_of(held) == sorted([*DOCUMENTS, PROSE])
+    assert MaskedText(source=str(tmp_path / "a.jsonl"), column="body").corpus() == task.corpus()
+    for name, words in (
+        ("a.jsonl", "in a field `title`; .*a.jsonl, line 1 has .*; set column"),
+        ("a.parquet", "in a column `title` of strings; .*a.parquet has id, text, body; set column"),
+        ("a.txt", "column names a field of .jsonl and .parquet files; got 'title' for .*a.txt; leave it out"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            small(tmp_path / name, column="title")
+    with pytest.raises(SpecError, match=r"the column of a dataset is hub.column; got 'body'"):
+        dataset_text(dataset).changed(column="body")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from tokenizers import Tokenizer, models
 
-from ablate import LmEval, MaskedText, MinimalPairs, Text, TokenizerFile
+from ablate import LmEval, MaskedText, MinimalPairs, Text, TokenIds, TokenizerFile
 from ablate.grid import SpecError
 
 PROSE = "".join(f"the line {number} is one of many .\n" for number in range(99))
@@ -29,6 +29,27 @@ class Case(NamedTuple):
 
 CASES = {
     "text": Case("a.txt", PROSE, lambda path: Text(source=str(path), context=16), Text.open, "there is no text"),
+    "column of a text": Case(
+        "a.jsonl",
+        "\n".join(f'{{"body": "{line}"}}' for line in PROSE.splitlines()),
+        lambda path: Text(source=str(path), context=16, column="body"),
+        Text.open,
+        "there is no text",
+    ),
+    "text for validation": Case(
+        "a.txt",
+        PROSE,
+        lambda path: Text(validation=str(path), context=16),
+        Text.open,
+        "there is no text",
+    ),
+    "token file": Case(
+        "a.bin",
+        PROSE[: len(PROSE) // 2 * 2],
+        lambda path: Text(source=str(path), context=16, tokenizer=TokenIds(vocabulary=1 << 16)),
+        Text.open,
+        "there is no token file",
+    ),
     "tokenizer": Case(
         "a.json",
         Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]")).to_str(),

@@ -49,7 +49,7 @@ from ablate.training.evaluations.lm_eval_adapter import (
 from ablate.training.evaluations.lm_eval_files import is_hashed, load_tasks
 from ablate.training.tasks.task import Items, Measurements, Predict, Task, over_items
 from ablate.training.tasks.text.corpus import content_hash
-from ablate.training.tasks.text.encoder import Encodes
+from ablate.training.tasks.text.encoder import Encodes, require_spelled
 from ablate.training.tasks.user_files import absolute_path, cache_by_file, require_hash
 from ablate.variants import Backbone, Positions
 
@@ -102,6 +102,7 @@ class LmEval(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         super().check(task, model)
+        require_spelled(task, self.label)
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
         stretch_positions(model, self.scaling)

@@ -28,7 +28,7 @@ from ablate.training.evaluations.evaluation import Evaluation, Judge, over_sets,
 from ablate.training.evaluations.likelihood import costs, encoding
 from ablate.training.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from ablate.training.tasks.text.corpus import content_hash, decode
-from ablate.training.tasks.text.encoder import Encoder, Encodes
+from ablate.training.tasks.text.encoder import Encoder, Encodes, require_spelled
 from ablate.training.tasks.text.masked_text import Sentences, inside
 from ablate.training.tasks.user_files import absolute_path, cache_by_file, require_hash
 from ablate.variants import Backbone
@@ -147,6 +147,7 @@ class MinimalPairs(Evaluation):
 
     def check(self, task: Task, model: Backbone) -> None:
         super().check(task, model)
+        require_spelled(task, self.label)
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
             raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")

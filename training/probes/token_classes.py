@@ -41,7 +41,7 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
-from ablate.training.tasks.text.encoder import Encoder, Encodes
+from ablate.training.tasks.text.encoder import Encoder, Encodes, require_spelled
 from ablate.variants import Backbone, Operator, Tokens
 from ablate.variants.model.transformer import LayerTrace
 
@@ -139,6 +139,8 @@ class TokenClasses(Probe):
             raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
         if self.by in BACKENDS and not isinstance(task, Encodes):
             raise ValueError(f"by={self.by!r} takes tokens of text; those of {task.label!r} are none; use by='task'")
+        if self.by in BACKENDS:
+            require_spelled(task, f"by={self.by!r}")
         if self.by == "spacy":
             require_spacy()
 

@@ -34,6 +34,7 @@ from ablate.training.tasks.text.text import Text as Text
 from ablate.training.tasks.text.tokenizers import (
     BytePairs as BytePairs,
     Bytes as Bytes,
+    TokenIds as TokenIds,
     Tokenizer as Tokenizer,
     TokenizerFile as TokenizerFile,
 )

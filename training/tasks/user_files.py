@@ -1,5 +1,6 @@
-"""Paths of the user's files, and a cache of functions of a file."""
+"""Paths of the user's files, caches of functions of a file, and the folder of what a machine keeps."""
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,12 @@ def cache_by_file(entries: int) -> Callable[[OfFile[Content]], OfFile[Content]]:
         return read_cached
 
     return decorate
+
+
+def cache_folder() -> Path:
+    """Return `$ABLATE_CACHE`, else `ablate` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ablate")
+    return Path(os.environ.get("ABLATE_CACHE") or home).expanduser()
 
 
 def unreadable(path: Path, error: OSError) -> EnvironmentProblem:

@@ -34,7 +34,7 @@ _NUMBERS = 1 << 24
 _ROWS = 32
 """Sequences of one forward pass of an evaluation, at most."""
 
-_ALSO_SAID = ("encoder", "windows", "class_names", "token_classes")
+_ALSO_SAID = ("encoder", "spelled", "windows", "class_names", "token_classes")
 """Attributes of a task's tokens that its distillation has too."""
 
 

@@ -19,11 +19,36 @@ class Origin(NamedTuple):
     name: str
     files: Mapping[str, str]
     documents: Callable[[], Iterable[bytes]]
+    validation: "Origin | None" = None
+    """Text for validation only; None is a part of this one."""
 
     @property
     def content_hash(self) -> str:
         """blake2b-128 over the files' hashes, independent of their names."""
-        return content_hash(*sorted(self.files.values()))
+        own = content_hash(*sorted(self.files.values()))
+        return own if self.validation is None else content_hash(own, self.validation.content_hash)
+
+    def with_validation(self, validation: "Origin | None") -> "Origin":
+        """Return this text with `validation` beside it; SpecError if they share a file."""
+        if validation is not None:
+            trained = set(self.files.values())
+            for name in (name for name, held in validation.files.items() if held in trained):
+                raise SpecError(
+                    f"validation is text that is not trained on; {name} of {validation.name} is also in {self.name}; "
+                    "give another file, or leave validation out for a part of the text"
+                )
+        return self._replace(validation=validation)
+
+    def of_part(self, part: str) -> "Origin":
+        """Return the source of the part "train" or "validation"."""
+        return self.validation if part == "validation" and self.validation is not None else self
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """Describe the files for an attempt."""
+        held = self.validation
+        apart = {} if held is None else {"validation_source": held.name, "validation_files": dict(held.files)}
+        return {"source": self.name, "content_hash": self.content_hash, "files": dict(self.files), **apart}
 
 
 class Corpus(NamedTuple):

@@ -3,9 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, Final, NamedTuple, Never, Protocol, final, runtime_checkable
 
 import numpy as np
+
+from ablate.grid.errors import SpecError
+
+UNSPELLED: Final = (
+    "the tokenizer 'token_ids' has ids and no text; give the one that made them, such as tokenizer=TokenizerFile(...)"
+)
 
 END, SUBSTITUTE = 0, 26
 """Control characters: NUL ends a document, SUB hides a token."""
@@ -79,6 +85,12 @@ class Encodes(Protocol):
         """Read or train its tokenizer, once per process; SpecError if a file is missing or differs from the spec."""
 
 
+def require_spelled(task: object, by: str) -> None:
+    """Raise ValueError if the tokens of `task` are ids of a file whose tokenizer is not known."""
+    if not getattr(task, "spelled", True):
+        raise ValueError(f"{by} reads text; {UNSPELLED}")
+
+
 @final
 class ByteEncoder(Encoder):
     """UTF-8 bytes, vocabulary 256."""
@@ -106,3 +118,24 @@ class ByteEncoder(Encoder):
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token not in self.special).decode(errors="replace")
+
+
+@final
+class IdEncoder(Encoder):
+    """Ids without a text. SpecError if it is asked for text."""
+
+    mask = None
+
+    def __init__(self, vocabulary: int, end: int | None, record: Mapping[str, Any]) -> None:
+        self.vocabulary = self.filled = vocabulary
+        self.end = -1 if end is None else end  # no token
+        self.special, self.record = frozenset({self.end}), record
+
+    def encode(self, text: str) -> Never:  # noqa: ARG002
+        raise SpecError(UNSPELLED)
+
+    def token_bytes(self, ids: Sequence[int]) -> Never:  # noqa: ARG002
+        raise SpecError(UNSPELLED)
+
+    def decode(self, ids: Sequence[int]) -> Never:  # noqa: ARG002
+        raise SpecError(UNSPELLED)

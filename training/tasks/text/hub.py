@@ -1,7 +1,6 @@
 """Text of a Hugging Face dataset, downloaded once and kept as .jsonl in the user's cache.
 
-Later reads need neither a network nor the package `datasets`. The cache is `$ABLATE_CACHE`, else `ablate` in
-`$XDG_CACHE_HOME` or `~/.cache`.
+Later reads need neither a network nor the package `datasets`.
 """
 
 import json
@@ -19,6 +18,7 @@ from ablate.grid.spec import Spec
 from ablate.store.files.atomic import environment_problem, temporary_name
 from ablate.training.tasks.text.corpus import Origin, content_hash
 from ablate.training.tasks.text.local_files import as_document, local_files
+from ablate.training.tasks.user_files import cache_folder
 
 
 class HubText(Spec):
@@ -50,7 +50,7 @@ class HubText(Spec):
         files = (f"{path.relative_to(self.name)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths)
         key = content_hash(self.key, *files)
         name = "".join(letter if letter.isalnum() else "-" for letter in self.name)[-60:].strip("-")
-        return _cache() / "texts" / f"{name}-{key[:16]}.jsonl"
+        return cache_folder() / "texts" / f"{name}-{key[:16]}.jsonl"
 
     @property
     def folder(self) -> Path | None:
@@ -67,11 +67,6 @@ def hub_text(hub: HubText) -> Origin:
     if not hub.cached.exists():
         _download(hub)
     return local_files(hub.cached)._replace(name=hub.described)
-
-
-def _cache() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ablate")
-    return Path(os.environ.get("ABLATE_CACHE") or home).expanduser()
 
 
 def _download(hub: HubText) -> None:
@@ -127,7 +122,7 @@ def _problem(hub: HubText, error: Exception) -> EnvironmentProblem | SpecError:
     if isinstance(error, ConnectionError) or lost:
         return EnvironmentProblem(
             f"{hub.described} is not in {hub.cached.parent} and the hub cannot be reached; build this spec once where "
-            f"it can be (all machines that share {_cache()} have it then), or give a local copy as `source`"
+            f"it can be (all machines that share {cache_folder()} have it then), or give a local copy as `source`"
         )
     first = str(error).strip().partition("\n")[0] or type(error).__name__
     mend = "correct its files" if hub.folder else "check name, config, split, column and revision of hub"

@@ -25,18 +25,21 @@ from ablate.training.tasks.text.encoder import END, SUBSTITUTE
 from ablate.training.tasks.user_files import cache_by_file, unreadable
 
 SUFFIXES = (".jsonl", ".parquet", ".txt")
-_COLUMN = "text"
+COLUMN: Final = "text"
+"""Field of a .jsonl or .parquet file with the documents, by default."""
+TABLES = (".jsonl", ".parquet")
+"""Suffixes of files that have fields."""
 
 _FORM: Final = "python documentation, form 1"
 """Part of every hash: another way to make documents of the same files is another text."""
 _LEFT_OUT: Final = frozenset({"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"})
 
 
-def local_files(source: Path) -> Origin:
+def local_files(source: Path, column: str = COLUMN) -> Origin:
     """Find the text in a file or in all files of a folder.
 
-    A .txt file is one document. A .jsonl file has one per line, in its field `text`. A .parquet file has one per row,
-    in its column `text`; null is no document. Raises SpecError for other files, EnvironmentProblem for unreadable ones.
+    A .txt file is one document. A .jsonl file has one per line, in its field `column`. A .parquet file has one per
+    row, in this column; null is no document. Raises SpecError for other files, EnvironmentProblem for unreadable ones.
     """
     rule = "a text is a .txt, .jsonl or .parquet file, or a folder of these"
     if not source.exists():
@@ -47,7 +50,7 @@ def local_files(source: Path) -> Origin:
         raise SpecError(f"{rule}; got {source}")
     folder = source if source.is_dir() else source.parent
     files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
-    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path)))
+    return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path, column)))
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -82,10 +85,10 @@ def as_document(text: object, where: str, rule: str) -> bytes:
     return data
 
 
-def _documents(path: Path) -> Iterator[bytes]:
+def _documents(path: Path, column: str) -> Iterator[bytes]:
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        yield from _of_table(path)
+        yield from _of_table(path, column)
         return
     try:
         text = decode(path.read_bytes(), path)
@@ -97,22 +100,24 @@ def _documents(path: Path) -> Iterator[bytes]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
-            document = parse_object(line, where).get(_COLUMN)
-            rule = f"each line of a .jsonl text has its document in a field `{_COLUMN}`"
+            document = parse_object(line, where).get(column)
+            rule = f"each line of a .jsonl text has its document in a field `{column}`"
             if document is None:
-                raise SpecError(f"{rule}; {where} has {line[:60]!r}; rename the field that holds it, or drop the line")
+                raise SpecError(
+                    f"{rule}; {where} has {line[:60]!r}; set column to the field that holds it, or drop the line"
+                )
             yield as_document(document, where, rule)
 
 
-def _of_table(path: Path) -> Iterator[bytes]:
-    rule = f"a .parquet text has its documents in a column `{_COLUMN}` of strings"
+def _of_table(path: Path, column: str) -> Iterator[bytes]:
+    rule = f"a .parquet text has its documents in a column `{column}` of strings"
     try:
         with parquet.ParquetFile(path) as table:
             names = table.schema_arrow.names
-            if _COLUMN not in names:
-                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; rename one")
+            if column not in names:
+                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; set column to one of them")
             number = 0
-            for batch in table.iter_batches(batch_size=1024, columns=[_COLUMN]):
+            for batch in table.iter_batches(batch_size=1024, columns=[column]):
                 for text in batch.column(0).to_pylist():
                     number += 1
                     if text is not None:

@@ -90,15 +90,14 @@ class MaskedText(TextTask):
         return {name: [{}] for name in (*names, *(f"unigram.{each}" for each in names))}
 
     def open(self) -> "MaskedTextData":
-        self.check_corpus(self.corpus())
+        self.check_parts()
         return MaskedTextData(self)
 
-    def check_corpus(self, corpus: Corpus) -> None:
-        for part, text in corpus._asdict().items():
+    def check_parts(self) -> None:
+        for part, text in self.corpus()._asdict().items():
             if not text.replace(b"\0", b"").strip():
-                raise SpecError(
-                    f"a sentence is a line of text; the {part} part of {self.origin().name} has none; give more text"
-                )
+                place = self.origin().of_part(part).name
+                raise SpecError(f"a sentence is a line of text; the {part} part of {place} has none; give more text")
 
 
 @lru_cache(maxsize=4)
@@ -120,9 +119,10 @@ class MaskedTextData(TokenData):
         self._parts = _parts(self._encoder, task.corpus(), task.context)
         for name, (sentences, dropped) in self._parts.items():
             if not len(sentences):
+                place = self._origin.of_part(name).name
                 raise SpecError(
-                    f"no line of the {name} part of {self._origin.name} has at most task.context={task.context} tokens "
-                    f"with ends; {dropped} are longer; raise context or give more text"
+                    f"no line of the {name} part of {place} has at most task.context={task.context} tokens with ends; "
+                    f"{dropped} are longer; raise context or give more text"
                 )
         self._masking = Masking(
             self._encoder, task.context - 2, masked=task.mask_rate, random=task.random_rate, patterns=task.patterns
@@ -131,14 +131,12 @@ class MaskedTextData(TokenData):
     @property
     def record(self) -> Mapping[str, Any]:
         return {
-            "source": self._origin.name,
-            "content_hash": self._origin.content_hash,
+            **self._origin.record,
             "repeated_documents": count_repeated(self._task.corpus()),
             **{f"{name}_sentences": len(sentences) for name, (sentences, _) in self._parts.items()},
             **{f"{name}_dropped": dropped for name, (_, dropped) in self._parts.items()},
             **{f"{name}_tokens": len(sentences.ids) for name, (sentences, _) in self._parts.items()},
             "tokenizer": dict(self._encoder.record),
-            "files": dict(self._origin.files),
         }
 
     @property

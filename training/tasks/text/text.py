@@ -6,6 +6,9 @@ The text is Python's documentation, local files or a dataset. Tokens are bytes, 
 part, or those of a tokenizer file. Training reads windows of T + 1 tokens that begin anywhere in the training part;
 every document is followed by its end token.
 
+The text may also be a token file (.bin or .npy), which is mapped into memory and never read whole. Its validation part
+is a file of its own or its last tokens. Without the text there are no measurements per byte and word.
+
 `packing` treats windows of several documents. "across": a query sees earlier documents too. "documents": a query sees
 its own document only, from the end token of the previous one on. Then the first token of a document is predicted from
 that end token alone. Positions count through the window in both cases.
@@ -20,7 +23,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self, final
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
@@ -28,6 +32,7 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
+from ablate.grid.spec import Added
 from ablate.training.tasks.counter_rng import CPU, Draws
 from ablate.training.tasks.task import (
     UNSCORED,
@@ -39,10 +44,12 @@ from ablate.training.tasks.task import (
     spread_evenly,
     token_losses,
 )
-from ablate.training.tasks.text.corpus import Corpus, count_repeated, documents_of
+from ablate.training.tasks.text.corpus import Origin, count_repeated, documents_of
 from ablate.training.tasks.text.encoder import Encoder
 from ablate.training.tasks.text.interventions import Intervention, NoIntervention
-from ablate.training.tasks.text.text_source import Stream, TextTask
+from ablate.training.tasks.text.text_source import Stream, Streams, TextTask
+from ablate.training.tasks.text.token_files import Dtype, is_token_file, map_tokens, token_file
+from ablate.training.tasks.text.tokenizers import TokenIds
 
 _ROWS = 32
 """Windows per forward pass of an evaluation."""
@@ -60,6 +67,8 @@ class Text(TextTask):
         "word_perplexity": "per word",
     }
     kind: Literal["text"] = "text"
+    dtype: Annotated[Dtype, Added()] = "uint16"
+    """Type of the ids in .bin files; a .npy file has its own."""
     batch: PositiveInt = 32
     context: PositiveInt = 128
     """Tokens of a window: T."""
@@ -70,7 +79,7 @@ class Text(TextTask):
     intervention: Intervention = NoIntervention()
     """Replacement of tokens in every window."""
     training_tokens: PositiveInt | None = None
-    """Number of first tokens of the training part, with documents ordered by hash; None is all."""
+    """Number of first tokens of the training part, with documents of a text ordered by hash; None is all."""
     validation_windows: PositiveInt = 256
     """Windows of the validation part, evenly spread, the same for all models and seeds; fewer if they would overlap."""
 
@@ -94,6 +103,35 @@ class Text(TextTask):
             raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
         return self
 
+    def check_source(self) -> None:
+        name = self.tokenizer.label
+        if not self.of_tokens and (not self.spelled or self.dtype != "uint16"):
+            told = f"tokenizer {name!r}" if not self.spelled else f"dtype={self.dtype!r}"
+            raise ValueError(f"{told} is for token files, .bin or .npy; got source={self.source!r}; leave it out")
+        if not self.of_tokens:
+            return
+        if self.tokenizer.learned:
+            raise ValueError(
+                f"tokenizer {name!r} is learned from a text; {self.source} has tokens; state theirs, such as "
+                "tokenizer=TokenIds(vocabulary=...)"
+            )
+        packed = any(path.lower().endswith(".bin") for path in self._paths)
+        if self.dtype != "uint16" and not packed:
+            raise ValueError(f"dtype is that of .bin files; {self.source} has its own; leave it out")
+        if self.dtype == "uint16" and packed and self.tokenizer.size > 1 << 16:
+            raise ValueError(f"uint16 holds ids to 65535; the tokenizer has {self.tokenizer.size}; set dtype='uint32'")
+        if self.packing == "documents" and isinstance(self.tokenizer, TokenIds) and self.tokenizer.end is None:
+            raise ValueError("packing='documents' needs the id that ends a document; set tokenizer.end")
+
+    @property
+    def of_tokens(self) -> bool:
+        """True if the source is a token file."""
+        return self.source is not None and is_token_file(self.source)
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(path for path in (self.source, self.validation) if path is not None)
+
     @property
     def scored(self) -> tuple[int, ...]:
         """Positions, from 0, whose next token is predicted."""
@@ -109,27 +147,50 @@ class Text(TextTask):
         return self.prefix - 1
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        return {name: [{}] for name in self.units}
+        names = ("validation_loss", "perplexity") if self.of_tokens else self.units
+        return {name: [{}] for name in names}
 
     def open(self) -> "TextData":
-        self.check_corpus(self.corpus())
+        self.check_parts()
         return TextData(self)
+
+    def origin(self) -> Origin:
+        if not self.of_tokens:
+            return super().origin()
+        train, *held = (token_file(Path(path), self.dtype) for path in self._paths)
+        return train.with_validation(held[0] if held else None)
+
+    def streams(self) -> Streams:
+        """Return the text as tokens; those of token files stay on disk. Raises as `encoder`."""
+        if not self.of_tokens:
+            return super().streams()
+        self.require_text()
+        parts = [map_tokens(Path(path), self.dtype, self.tokenizer.size) for path in self._paths]
+        if self.validation is None:
+            (ids,) = parts
+            cut = len(ids) - round(self.validation_share * len(ids))
+            parts = [ids[:cut], ids[cut:]]
+        return Streams(*(Stream(ids, torch.zeros(0, dtype=torch.int64)) for ids in parts))
 
     def windows(self, length: int, count: int) -> Batch:
         """Return at most `count` validation windows of `length` predictions; SpecError if the text is too short."""
         return self.open().windows(length, count)
 
-    def check_corpus(self, corpus: Corpus) -> None:
-        """Check bytes, since a part has no more tokens than bytes."""
-        for part, text in corpus._asdict().items():
+    def check_parts(self) -> None:
+        """Check tokens of token files, else bytes: a part has no more tokens than bytes."""
+        if self.of_tokens:
+            for part, stream in self.streams()._asdict().items():
+                self.check_part(part, len(stream.ids), "tokens")
+            return
+        for part, text in self.corpus()._asdict().items():
             self.check_part(part, len(text), "bytes")
 
     def check_part(self, part: str, size: int, unit: str) -> None:
         if size <= self.context:
             remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
-                f"a window has {self.context + 1} tokens; the {part} part of {self.origin().name} has {size} {unit}; "
-                f"{remedy}"
+                f"a window has {self.context + 1} tokens; the {part} part of {self.origin().of_part(part).name} has "
+                f"{size} {unit}; {remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
             raise SpecError(
@@ -141,7 +202,8 @@ class Text(TextTask):
 @final
 class TextData(TokenData):
     def __init__(self, task: Text) -> None:
-        self._task, self._origin, self._corpus = task, task.origin(), task.corpus()
+        self._task, self._origin = task, task.origin()
+        self._corpus = None if task.of_tokens else task.corpus()
         self._encoder, self._streams = task.encoder(), task.streams()
         for part, stream in self._streams._asdict().items():
             task.check_part(part, len(stream.ids), "tokens")
@@ -151,17 +213,17 @@ class TextData(TokenData):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        streams = self._streams._asdict()
+        streams, of_text = self._streams._asdict(), {}
+        if self._corpus is not None:
+            of_text = {f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()}
+            of_text |= {f"{part}_documents": len(stream.starts) for part, stream in streams.items()}
+            of_text["repeated_documents"] = count_repeated(self._corpus)
         return {
-            "source": self._origin.name,
-            "content_hash": self._origin.content_hash,
-            **{f"{part}_bytes": len(text) for part, text in self._corpus._asdict().items()},
+            **self._origin.record,
             **{f"{part}_tokens": len(stream.ids) for part, stream in streams.items()},
-            **{f"{part}_documents": len(stream.starts) for part, stream in streams.items()},
             "trained_on_tokens": len(self._train),
-            "repeated_documents": count_repeated(self._corpus),
+            **of_text,
             "tokenizer": dict(self._encoder.record),
-            "files": dict(self._origin.files),
         }
 
     @property
@@ -170,26 +232,32 @@ class TextData(TokenData):
 
     def batch(self, seed: int, step: int, device: torch.device = CPU) -> Batch:
         """Draw windows of the training text: ids [B, T] and the ids that follow them, int64."""
-        if self._train.device != device:
-            self._train, self._window = self._train.to(device), self._window.to(device)
+        at = device
+        if self._task.of_tokens:  # mapped anew, so that pages do not pile up and a file that changed is noticed
+            at, self._train = CPU, self._task.streams().train.ids[: self._task.training_tokens]
+        if self._train.device != at:
+            self._train, self._window = self._train.to(at), self._window.to(at)
         places = len(self._train) - len(self._window) + 1
-        draws = Draws(seed, "data", step, device=device)
+        draws = Draws(seed, "data", step, device=at)
         starts = draws.below(places, self._task.batch, 1)
-        return self._as_shown(self._train[starts + self._window], draws)
+        return self._as_shown(self._train[starts + self._window], draws).to(device)
 
     def examples(self, count: int) -> Batch:
         return self._validated.first(count)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
-        """Yield loss and perplexity per token, byte and word; items are windows.
+        """Yield loss and perplexity per token, byte and word; items are windows. Token files have those per token.
 
         `sizes_at` defines bytes and words. Word perplexity is NaN if no word ends.
         """
         batch = self._validated
         nats = token_losses(predict, batch, _ROWS).sum(1)
-        tokens, of_bytes, of_words = _counts(self._task)
+        tokens = (batch.targets != UNSCORED).sum(1).double()
         yield over_ratio("validation_loss", nats, tokens)
         yield over_ratio("perplexity", nats, tokens, exponential=True)
+        if self._task.of_tokens:
+            return
+        of_bytes, of_words = _counts(self._task)
         yield over_ratio("bits_per_byte", nats, of_bytes, factor=1 / math.log(2))
         yield over_ratio("byte_perplexity", nats, of_bytes, exponential=True)
         yield over_ratio("word_perplexity", nats, of_words, exponential=True)
@@ -207,7 +275,8 @@ class TextData(TokenData):
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
             raise SpecError(
-                f"a window has {length + 1} tokens; the validation part of {self._origin.name} has {tokens}"
+                f"a window has {length + 1} tokens; the validation part of "
+                f"{self._origin.of_part('validation').name} has {tokens}"
             )
         starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
         return starts[:, None] + torch.arange(length + 1)
@@ -235,13 +304,12 @@ class TextData(TokenData):
 
 
 @lru_cache(maxsize=4)  # trials of a grid share the windows
-def _counts(task: Text) -> tuple[Tensor, Tensor, Tensor]:
-    """Count predicted tokens, bytes and words of each validation window, float64 [windows]."""
+def _counts(task: Text) -> tuple[Tensor, Tensor]:
+    """Count predicted bytes and words of each validation window, float64 [windows]."""
     places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
     texts = documents_of(task.corpus().validation)
     in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
-    tokens = torch.full_like(in_bytes, 1)
-    return tokens.sum(1).double(), in_bytes.sum(1).double(), in_words.sum(1).double()
+    return in_bytes.sum(1).double(), in_words.sum(1).double()
 
 
 _BLANK = re.compile(r"\s+")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, final
 
 import numpy as np
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ablate.grid.errors import SpecError
 from ablate.grid.optional_packages import require_package
 from ablate.grid.spec import Choice, OutsideKey
 from ablate.training.tasks.text.corpus import content_hash, decode
-from ablate.training.tasks.text.encoder import ByteEncoder, EncodedText, Encoder, sizes_of_spans
+from ablate.training.tasks.text.encoder import ByteEncoder, EncodedText, Encoder, IdEncoder, sizes_of_spans
 from ablate.training.tasks.user_files import absolute_path, require_hash, unreadable
 
 Texts = Callable[[], Sequence[str]]
@@ -34,6 +34,8 @@ class Tokenizer(Choice):
 
     learned: ClassVar[bool] = False
     """True if it is learned from the text."""
+    spelled: ClassVar[bool] = True
+    """False if its ids have no known text."""
 
     @property
     @abstractmethod
@@ -65,6 +67,36 @@ class Bytes(Tokenizer):
 
     def encoder(self, training: Texts) -> ByteEncoder:  # noqa: ARG002  (nothing is learned)
         return ByteEncoder()
+
+
+@final
+class TokenIds(Tokenizer):
+    """Ids of token files whose tokenizer stays unknown, so nothing can be read as text."""
+
+    spelled: ClassVar[bool] = False
+
+    kind: Literal["token_ids"] = "token_ids"
+    vocabulary: PositiveInt
+    """Number of ids; no id of the files is as large."""
+    end: NonNegativeInt | None = None
+    """Id that ends a document, if any."""
+
+    @model_validator(mode="after")
+    def _end_is_an_id(self) -> Self:
+        if self.end is not None and self.end >= self.vocabulary:
+            raise ValueError(f"tokenizer.end is an id, 0 to {self.vocabulary - 1}; got {self.end}; lower it")
+        return self
+
+    @property
+    def size(self) -> int:
+        return self.vocabulary
+
+    @property
+    def hides(self) -> bool:
+        return False
+
+    def encoder(self, training: Texts) -> IdEncoder:  # noqa: ARG002  (nothing is learned)
+        return IdEncoder(self.vocabulary, self.end, self.data())
 
 
 @final
