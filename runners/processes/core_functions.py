@@ -66,10 +66,11 @@ class _Namespace(NamedTuple):
 
     def _is_wrapped(self, name: str, was: Any, now: Any) -> bool:
         """Return True for a wrapper that torch itself puts around a function of an optimiser when it is first used."""
-        file, torch = getattr(getattr(now, "__code__", None), "co_filename", ""), sys.modules["torch"]
-        if not (isinstance(self.owner, type) and issubclass(self.owner, torch.optim.Optimizer)):
+        optim = sys.modules.get("torch.optim")
+        if optim is None or not (isinstance(self.owner, type) and issubclass(self.owner, optim.Optimizer)):
             return False
-        if not file.startswith(torch.__path__[0]):
+        file = getattr(getattr(now, "__code__", None), "co_filename", "")
+        if not file.startswith(sys.modules["torch"].__path__[0]):
             return False
         bases = self.owner.__mro__[1:] if was is _ABSENT else ()
         before = next((vars(each)[name] for each in bases if name in vars(each)), was)
@@ -120,6 +121,9 @@ class CoreFunctions:
         self._loaded = len(sys.modules)
         for name, module in sys.modules.copy().items():  # other threads import; a list of items is not made at once
             if name not in self._seen and (name in _MODULES or name.startswith(_PACKAGES)):
+                if getattr(getattr(module, "__spec__", None), "_initializing", False):  # half imported
+                    self._loaded = 0
+                    continue
                 self._seen.add(name)
                 self._spaces += map(_namespace, (module, *_classes(module)))
 

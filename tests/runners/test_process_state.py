@@ -5,6 +5,7 @@ import inspect
 import os
 import random
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -258,6 +259,7 @@ def test_what_an_installed_package_sets_when_it_is_imported_is_restored_and_not_
     assert set(state.changes()) == named
     assert state.restore() == []
     assert functional.linear is whole
+    del sys.modules["own_thing"]  # a snapshot of another test would look for its file
 
 
 DRAWING = ACTING.replace(
@@ -277,6 +279,26 @@ def test_training_outside_workers_restores_the_process_and_tells(
         assert state.changes() == []
         act, said = planned.trial.operator.name, capfd.readouterr().err
         assert (CHANGES[act] in said) if act in CHANGES else said == ""
+
+
+FIRST = """
+import sys
+from ablate.runners.processes.process_state import ProcessState
+state = ProcessState()
+assert "torch" not in sys.modules
+with state.isolate(0):
+    import torch
+assert state.changes() == []
+torch.abs = print
+assert state.changes() == ["torch.abs"]
+assert state.restore() == []
+"""
+
+
+def test_torch_that_a_trial_imports_first_is_no_change_and_is_compared_from_then_on() -> None:
+    """The compared functions are looked up while torch imports other packages, and is half there itself."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_modules_that_other_threads_import_meanwhile_stop_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
