@@ -17,7 +17,7 @@ SCRATCH := $(shell [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo 2>/dev/n
 IN_SCRATCH = scratch=$$(mktemp -d $(or $(SCRATCH),/tmp)/ablate-XXXX) && trap 'rm -rf "$$scratch"' EXIT && TMPDIR=$$scratch
 
 # Places whose language is checked.
-PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners training store dashboards specs benchmarks tests \
+PLAIN := README.md CHANGELOG.md CONTRIBUTING.md src grid variants runners training store dashboards papers specs benchmarks tests \
 	docs/generate docs/api $(wildcard docs/*.md)
 
 .PHONY: quickstart test lint types check check-fast check-cluster check-others golden docs count clean
@@ -75,7 +75,7 @@ docs: $(INSTALLED)
 
 # Lines and files of .py and .pyi: of the package, and of the tests.
 count:
-	@for of in "src grid variants runners training store dashboards" tests; do git ls-files $$of | grep -E '\.pyi?$$' | \
+	@for of in "src grid variants runners training store dashboards papers" tests; do git ls-files $$of | grep -E '\.pyi?$$' | \
 	xargs wc -l | awk -v of="$$of" 'END {print of ": " $$1 " lines, " NR - 1 " files"}'; done
 
 clean:

@@ -19,13 +19,13 @@ from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.html.blocks import FigureBlock, key_legend, picture
 from ablate.dashboards.html.document import document
 from ablate.dashboards.html.markup import tag
-from ablate.dashboards.papers.item import Drawn, Item
-from ablate.dashboards.papers.items import ITEMS
-from ablate.dashboards.papers.reading import split_cells
 from ablate.dashboards.theme.styles import REST, Style
 from ablate.grid import Grid
 from ablate.grid.errors import AblateError, NotFoundError, SpecError
-from ablate.runners.cli.resolve import load_paper
+from ablate.papers.figures.item import Drawn, Item
+from ablate.papers.figures.items import ITEMS
+from ablate.papers.figures.reading import split_cells
+from ablate.papers.paper_grids import load_paper
 from ablate.store import Store
 
 OUT: Final = Path(__file__).parent.parent / "docs" / "gallery"

@@ -16,7 +16,7 @@ import numpy as np
 from measurement import read_options
 from numpy.typing import NDArray
 
-from ablate.store.analysis.grid_results import read
+from ablate.papers.results.grid_results import read
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.statistics import summarise, t_interval
 from ablate.store.statistics.paired_differences import Floats

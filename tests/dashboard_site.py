@@ -9,10 +9,12 @@ from pathlib import Path
 from werkzeug.serving import make_server
 
 from ablate.dashboards.app.campaigns import Campaigns
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.query_runner import QueryAnswer
 from ablate.dashboards.app.server import HERE, make_app, refuse_strangers
 from ablate.store import Store
+
+PAGES = app_pages()
 
 
 class Site:

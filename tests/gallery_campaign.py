@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from synthetic import SUBMISSION, publish_grid, write_end, write_start
 
-from ablate.dashboards.papers.derived_metrics import list_needed_names
 from ablate.grid.key import canonical_json, content_key
+from ablate.papers.figures.derived_metrics import list_needed_names
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
 from ablate.store.published.tables import PublishedCell, cells, operators

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
-ROOMS: Final = ("grid", "variants", "runners", "training", "store", "dashboards")
+ROOMS: Final = ("grid", "variants", "runners", "training", "store", "dashboards", "papers")
 OPENERS: Final = frozenset({"of", "those", "who", "what", "whose"})
 LONGEST: Final = 30
 PARTICIPLES: Final = re.compile(

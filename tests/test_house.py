@@ -16,7 +16,7 @@ import pytest
 from ablate.runners.provenance.specfile import load_spec_file
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("grid", "variants", "runners", "training", "store", "dashboards")
+ROOMS = ("grid", "variants", "runners", "training", "store", "dashboards", "papers")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
 VAGUE_NAMES = {"about", "found", "given", "look", "looked", "survey", "walk"}
 """Variables, fields and functions are called by what they hold or do instead."""
@@ -101,6 +101,8 @@ BREACHES = {
     "runners/cli/_breach.py": "from ablate import dashboards",
     "runners/planning/_breach.py": "from ablate.training.tasks import task",
     "training/tasks/_breach.py": "import ablate.training.trial",
+    "training/loop/_breach.py": "from ablate import papers",
+    "papers/matching/_breach.py": "import ablate.papers.page",
     "runners/attempts/_breach.py": "import ablate.runners.backends.slurm.scheduler",
     "runners/monitoring/_breach.py": "import ablate.runners.backends.slurm.scheduler",
 }

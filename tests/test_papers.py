@@ -1,4 +1,4 @@
-"""The grids of `specs/papers`: every table and figure of the papers, at every scale, with its controls."""
+"""The grids of `papers/grids`: every table and figure of the papers, at every scale, with its controls."""
 
 import csv
 from collections import Counter
@@ -10,8 +10,8 @@ import pytest
 
 from ablate.grid import Grid, PaperItem, PaperScale
 from ablate.grid.paper import SCALES
-from ablate.runners.cli.resolve import load_paper, paper_files
-from ablate.store.files.result_files import PAPERS, VIEWS
+from ablate.papers.paper_grids import load_paper, paper_names
+from ablate.papers.results.result_files import PAPERS, VIEWS
 from ablate.store.published.tables import cells
 from ablate.training.trial import Trial
 from ablate.variants import integral, integral_control, softmax, ssa
@@ -26,7 +26,7 @@ def grids(name: str) -> Mapping[str, Grid]:
 
 def items() -> Iterator[tuple[str, PaperItem]]:
     """Every item with the number of its paper."""
-    for name in paper_files():
+    for name in paper_names():
         found = load_paper(name)
         yield from ((found.number, item) for item in found.items)
 
@@ -40,7 +40,7 @@ BESIDE = {("003", "confirmation")}
 
 
 def test_result_files_know_papers_and_views_as_their_specs_have_them() -> None:
-    assert {load_paper(name).number: name for name in paper_files()} == PAPERS
+    assert {load_paper(name).number: name for name in paper_names()} == PAPERS
     views: dict[str, dict[int, int]] = {}
     for number, item in items():
         if item.of and item.name.startswith("table"):
@@ -51,7 +51,7 @@ def test_result_files_know_papers_and_views_as_their_specs_have_them() -> None:
 
 def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() -> None:
     """`items.csv` lists the tables, and the figures that a grid measures."""
-    with (ROOT / "dashboards" / "papers" / "items.csv").open(encoding="utf-8") as file:
+    with (ROOT / "papers" / "figures" / "items.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = {(row["paper"], f"{row['kind']}{row['number']}" if row["number"] else "design") for row in rows}
     found = [(number, item.name) for number, item in items() if (number, item.name) not in BESIDE]
@@ -64,14 +64,14 @@ def test_every_table_and_figure_is_an_item_and_every_item_a_table_or_figure() ->
 
 
 def test_every_item_resolves_to_a_grid_or_a_reason() -> None:
-    for name in paper_files():
+    for name in paper_names():
         found = load_paper(name)
         for item in found.items:
             assert item.reason or found.grid_name(item.name, found.grid_item(item.name).scales[0]) in found.grids
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", sorted(paper_files()))
+@pytest.mark.parametrize("name", sorted(paper_names()))
 def test_every_grid_enumerates_with_a_key_per_trial_and_its_baseline(name: str, scale: PaperScale) -> None:
     for each, grid in grids(name).items():
         if each.endswith(f"-{scale}"):
@@ -80,7 +80,7 @@ def test_every_grid_enumerates_with_a_key_per_trial_and_its_baseline(name: str, 
             assert grid.baseline is None or grid.enumeration.baseline is not None or grid.enumeration.baselines
 
 
-@pytest.mark.parametrize("name", sorted(paper_files()))
+@pytest.mark.parametrize("name", sorted(paper_names()))
 def test_scales_become_smaller(name: str) -> None:
     """A grid of a smaller scale trains fewer sequences times layers times squared width."""
 

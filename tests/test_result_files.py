@@ -14,10 +14,10 @@ from polars.testing import assert_frame_equal
 from synthetic import write_campaign
 
 import ablate
-from ablate.dashboards.papers.paper_tables import read_beside
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
-from ablate.runners.cli.resolve import load_paper, paper_files
-from ablate.store.analysis.grid_results import GridResult, open_result, read
+from ablate.papers.figures.paper_tables import read_beside
+from ablate.papers.paper_grids import load_paper, paper_names
+from ablate.papers.results.grid_results import GridResult, open_result, read
 from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
 from ablate.store.store import Store
 from ablate.training.optimisers import Training, recipes
@@ -147,7 +147,7 @@ def test_effects_are_those_of_every_level(tmp_path: Path, files: Any) -> None:
     assert rows[1][5] != "worse"
 
 
-@pytest.mark.parametrize("paper", paper_files())
+@pytest.mark.parametrize("paper", paper_names())
 def test_every_small_grid_of_a_paper_is_published_with_the_trials_of_its_spec(paper: str) -> None:
     grids = load_paper(paper)
     small = [item.name for item in grids.items if item.make is not None and "cpu" in item.scales]

@@ -13,7 +13,7 @@ from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.frame import Display, figure_of
 from ablate.dashboards.app.page import AppPage, Slot, SlotContent
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.data.formatting import split_caption
 from ablate.dashboards.data.latex_file import latex_file
 from ablate.dashboards.data.user_errors import Unknown, require
@@ -63,7 +63,7 @@ def _find_slot(engine: Engine, page: str, name: str) -> tuple[AppPage, Slot]:
 def figure_at(campaign: Campaign, place: str) -> go.Figure:
     """Draw a figure by page, slot and state: "curves/curves?by=operator". Raises Unknown; else as slots do."""
     path, _, search = place.partition("?")
-    engine = Engine(Campaigns([campaign.root]), PAGES)
+    engine = Engine(Campaigns([campaign.root]), app_pages())
     name = engine.campaigns.names[0]
     page_name, _, slot_name = path.partition("/")
     page, slot = _find_slot(engine, page_name, slot_name)

@@ -45,7 +45,7 @@ def top(
             each.title,
             href=f"/{quote(here)}/{each.name}",
             className="here" if each.name == page else "",
-            title=f"{each.question} (g {each.letter})",
+            title=f"{each.question} (g {each.letter})" if each.letter else each.question,
             **({"aria-current": "page"} if each.name == page else {}),
         )
         for each in pages
@@ -112,7 +112,7 @@ def live(report: IngestReport, campaign: str) -> Component:
 
 
 def _keys(pages: Sequence[AppPage]) -> Component:
-    rows = [(f"g {page.letter}", page.title) for page in pages if page.listed]
+    rows = [(f"g {page.letter}", page.title) for page in pages if page.listed and page.letter]
     rows += [("t", "light or dark"), ("p", "pause or go on"), ("?", "these keys"), ("Esc", "close")]
     table = html.Table(
         html.Tbody([html.Tr([html.Th(html.Kbd(key), scope="row"), html.Td(does)]) for key, does in rows])

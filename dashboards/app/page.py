@@ -131,7 +131,7 @@ class AppPage(NamedTuple):
 
     name: str  # its part of the address
     title: str
-    letter: str  # the key that opens it after `g`
+    letter: str  # the key that opens it after `g`; empty if none does
     question: str  # that it answers
     address: type[Address]
     controls: Callable[[PageView], Sequence[Control]]  # controls beside the one for the grid

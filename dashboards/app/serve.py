@@ -11,7 +11,7 @@ from typing import Final
 import waitress  # type: ignore[import-untyped]
 
 from ablate.dashboards.app.campaigns import Campaigns
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.query_runner import SPARE
 from ablate.dashboards.app.server import HERE, ip_of, make_app, refuse_strangers
 from ablate.grid.errors import EnvironmentProblem
@@ -34,7 +34,7 @@ def serve(
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a page asks for several things at once
     campaigns = Campaigns(roots)
-    app = make_app(campaigns, PAGES)
+    app = make_app(campaigns, app_pages(say))
     address = ip_of(host)
     is_here = host == "localhost" if address is None else address.is_loopback
     token = None if is_here else secrets.token_urlsafe()

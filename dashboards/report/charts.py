@@ -66,9 +66,9 @@ def _slots(
 ) -> Iterator[tuple[str, str, "Slot", "PageView"]]:
     """The title of the page, the place of the slot, the slot and its view."""
     from ablate.dashboards.app.page import PageView  # dash takes a third of a second to import
-    from ablate.dashboards.app.pages import PAGES
+    from ablate.dashboards.app.pages import app_pages
 
-    for page in sorted(PAGES, key=lambda page: page.name != "compare"):  # differences first
+    for page in sorted(app_pages(only=SHOWN), key=lambda page: page.name != "compare"):  # differences first
         if page.name not in SHOWN or (context.measure is None and page.name not in WITHOUT_MEASURE):
             continue
         if page.name == "overview" and is_finished:

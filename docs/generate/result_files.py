@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ablate.grid.errors import AblateError
+from ablate.papers.results.grid_results import OF_RUN
+from ablate.papers.results.result_files import SCHEMA
 from ablate.runners.attempts.submission_record import Submission, submission_records
-from ablate.store.analysis.grid_results import OF_RUN
 from ablate.store.analysis.verdicts import measure_of, runs
 from ablate.store.files.layout import Layout
-from ablate.store.files.result_files import SCHEMA
 from ablate.store.store import Store
 
 SPECS: Final = Path(__file__).parent.parent.parent / "specs"

@@ -27,10 +27,10 @@ from markdown import fill_template, table
 from result_pictures import Forest, Values
 
 from ablate.grid.errors import NotFoundError, SpecError
+from ablate.papers.results.grid_results import GridResult, read
 from ablate.runners.cli.verdict_text import format_number, format_p, format_percent
 from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
-from ablate.store.analysis.grid_results import GridResult, read
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
 from ablate.store.statistics import seed_contrasts
 

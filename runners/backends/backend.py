@@ -6,16 +6,16 @@ Backends are found by the entry points `ablate.backends`, each a class that is c
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import entry_points
-from pkgutil import resolve_name
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, final
 
 from ablate.grid import Grid
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
+from ablate.grid.plugins import plugins, use_plugin
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.submission_record import Submission, Unreadable, submission_records
 from ablate.runners.attempts.worker_records import CalledOff, WorkerRecord, used_hours
-from ablate.runners.output import format_count
+from ablate.runners.output import format_count, tell
 from ablate.store.files.layout import Layout
 
 if TYPE_CHECKING:
@@ -139,29 +139,22 @@ class Backend(SubmissionQueue, Protocol):
         raise SpecError(f"{type(self).__name__} cannot describe what it would queue; leave --dry-run out")
 
 
-_OURS = {"slurm": "ablate.runners.backends.slurm.backend:SlurmBackend"}
+_SLURM = EntryPoint("slurm", "ablate.runners.backends.slurm.backend:SlurmBackend", "ablate.backends")
 """Also known where no metadata is installed, as in the snapshot of a submission."""
-
-
-def _references() -> dict[str, str]:
-    return _OURS | {each.name: each.value for each in entry_points(group="ablate.backends")}
 
 
 def backend_names() -> list[str]:
     """List the installed backends."""
-    return sorted(_references())
+    return sorted({*entry_points(group="ablate.backends").names, _SLURM.name})
 
 
 def find_backend(name: str) -> Backend:
-    """Load a backend. Raise EnvironmentProblem if none of that name is installed, or it cannot be imported."""
-    references = _references()
-    if name not in references:
-        raise EnvironmentProblem(f"there is no backend {name!r} here; there are {', '.join(sorted(references))}")
-    try:
-        backend: Callable[[], Backend] = resolve_name(references[name])
-    except (ImportError, AttributeError) as error:
-        raise EnvironmentProblem(f"the backend {name!r} cannot be imported ({error}); install it again") from error
-    return backend()
+    """Load a backend. Raise EnvironmentProblem if none of that name is installed, or it cannot be used."""
+    backends = {**plugins("ablate.backends", tell, name), _SLURM.name: _SLURM}
+    if name not in backends:
+        raise EnvironmentProblem(f"there is no backend {name!r} here; there are {', '.join(sorted(backends))}")
+    backend: Backend = use_plugin(backends[name], lambda entry: entry.load()())
+    return backend
 
 
 @final

@@ -4,14 +4,15 @@ The options of a command are the parameters of its function, as cyclopts reads t
 is called is imported; the list of commands imports all.
 """
 
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Final
 
 from cyclopts import App, Group
 
 from ablate.grid.docstrings import docstring
 from ablate.grid.errors import EnvironmentProblem
+from ablate.grid.plugins import plugins, use_plugin
 from ablate.runners.output import tell
 
 COMMANDS: Final[dict[str, dict[str, str]]] = {
@@ -66,47 +67,26 @@ def register_commands(app: App, word: str) -> None:
 
     Raises EnvironmentProblem if the command cannot be imported. A command of the list that cannot is told on stderr.
     """
-    known = {each.name: each for each in _entries()}
+    known = plugins("ablate.commands", tell, word)
     for name in [word] if word in known else known:
         if name in app:
             continue
         try:
-            _register(app, known[name])
-        except Exception as error:
-            place = f"the command {name!r} of package {_package(known[name])!r}"
-            why = f"{place} cannot be imported: {type(error).__name__}: {error}"
+            use_plugin(known[name], partial(_register, app))
+        except EnvironmentProblem as problem:
             if word in known:
-                raise EnvironmentProblem(f"{why}; install its other versions, or remove it") from error
-            tell(why)
-
-
-def _entries() -> Iterator[EntryPoint]:
-    """Yield the package's own commands, then those of other packages with other names."""
-    ours = {name for examples in COMMANDS.values() for name in examples}
-    every = sorted(entry_points(group="ablate.commands"), key=lambda each: _package(each) != "ablate")
-    taken: dict[str, str] = {}
-    for each in every:
-        if each.name in taken or (each.name in ours and _package(each) != "ablate"):
-            tell(f"the command {each.name!r} of package {_package(each)!r} is left out: its name is taken")
-            continue
-        taken[each.name] = _package(each)
-        yield each
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else ""
+                raise
+            tell(str(problem))
 
 
 def _register(app: App, entry: EntryPoint) -> None:
-    function = entry.load()
+    name, function = entry.name, entry.load()
     function.__doc__ = docstring(function)  # also with -OO
-    title, example = next(
-        ((title, own[entry.name]) for title, own in COMMANDS.items() if entry.name in own), (_OTHERS, None)
-    )
+    title, example = next(((title, own[name]) for title, own in COMMANDS.items() if name in own), (_OTHERS, None))
     app.command(
         function,
-        name=entry.name,
+        name=name,
         group=_GROUPS[title],
         help_epilogue=f"Example: ablate {example}" if example else None,
-        synonym="judge" if entry.name == "evaluate" else None,
+        synonym="judge" if name == "evaluate" else None,
     )

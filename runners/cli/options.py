@@ -52,7 +52,8 @@ Trials = Annotated[
     ),
 ]
 SpecFile = Annotated[
-    Path, Parameter(help="A Python file that defines grids, or an item of a paper, such as ssa:table1.")
+    Path,
+    Parameter(help="A Python file that defines grids, or grids of a package by name, such as ssa or ssa:table1."),
 ]
 Overrides = Annotated[
     str,
@@ -113,7 +114,7 @@ class SpecFlags:
     scale
         For an item of a paper, such as ssa:table1: paper, gpu or cpu; default cpu. `ablate papers` lists them.
     campaign
-        Directory of the results; default campaigns/FILE.
+        Directory of the results; default campaigns/FILE or campaigns/NAME.
     replace
         Let finished trials that the file no longer plans leave the tables.
     retry

@@ -1,6 +1,5 @@
 """The command `plan`."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any, Literal
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, SlurmFlags
+from ablate.runners.cli.named_grids import locate_spec
 from ablate.runners.cli.options import Flag, Json, Overrides, SpecFile, SpecFlags, flag_group, keep_docstring
-from ablate.runners.cli.resolve import find_campaign, load_grids, locate_spec, read_warnings, worker_count
+from ablate.runners.cli.resolve import find_campaign, load_grids, read_warnings, worker_count
 from ablate.runners.output import slow_notice, tell, write_json, write_prose
 from ablate.store.files.layout import Layout
 from ablate.store.state import CLAIMED, State
@@ -69,8 +69,8 @@ def plan(
     from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
 
     where.check()
-    spec, grid = locate_spec(spec, of.grid, of.scale)
-    root, grids = load_grids(spec, overrides, dataclasses.replace(of, grid=grid), one=False)
+    spec, of = locate_spec(spec, of)
+    root, grids = load_grids(spec, overrides, of, one=False)
     is_local = where.on == "local"
     states, members = _locate_trials(root, [each.name for each in grids])
     options = PlanOptions(

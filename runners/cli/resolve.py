@@ -1,16 +1,14 @@
-"""Find the campaign, grids, papers and trials that a command means, and ask before code of others runs."""
+"""Find the campaign, grids and trials that a command means, and ask before code of others runs."""
 
 import math
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.grid.names import some
-from ablate.grid.paper import PaperGrids, PaperScale
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.cli.options import GridFlags, SpecFlags, require_one_format
 from ablate.runners.cli.verdict_text import sort_by_plan
@@ -99,54 +97,6 @@ def find_campaigns(named: Sequence[Path]) -> list[Path]:
 
 def _campaigns_below() -> list[Path]:
     return sorted(path for path in CAMPAIGNS.glob("*") if Layout(path).exists())
-
-
-def paper_files() -> Mapping[str, Path]:
-    """Find the files of the papers by name: in specs/papers here, else in this package's repository.
-
-    They import corpora.py, which is no paper. Raises NotFoundError if there is no such folder.
-    """
-    from ablate.runners.provenance.origin import PACKAGE
-
-    home = (PACKAGE / "runners").resolve().parent
-    for folder in (Path("specs/papers"), home / "specs" / "papers"):
-        if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem != "corpora"}
-    raise NotFoundError(
-        f"the grids of the papers are in specs/papers of the repository; there is none here nor in {home}; "
-        "call ablate in a clone"
-    )
-
-
-def load_paper(name: str) -> PaperGrids:
-    """Load the grids of a paper. Raise NotFoundError if no paper is called so."""
-    from ablate.runners.provenance.specfile import import_spec_file
-
-    files = paper_files()
-    if name not in files:
-        known = ", ".join(sorted(f"{load_paper(each).number} {each}" for each in files))
-        raise NotFoundError(f"there is no paper {name!r}; there are {known}{suggest_name(name, list(files))}")
-    papers = [each for each in vars(import_spec_file(files[name])).values() if isinstance(each, PaperGrids)]
-    if len(papers) != 1:
-        raise SpecError(f"the file of a paper assigns one PaperGrids; {files[name]} has {len(papers)}")
-    return papers[0]
-
-
-def locate_spec(spec: Path, grid: str | None, scale: PaperScale | None) -> tuple[Path, str | None]:
-    """Return the file and the grid that a command means by `spec`: a path, or an item such as ssa:table1.
-
-    Raises SpecError if --scale comes without an item, or --grid with one.
-    Raises NotFoundError if there is no such paper, item or scale, or the item is no grid.
-    """
-    address = re.fullmatch(r"(?P<paper>\w+):(?P<item>\w*)", str(spec))
-    if address is None or spec.exists():
-        if scale is not None:
-            raise SpecError(f"--scale is for an item of a paper, such as ssa:table1; got {spec}: leave it out")
-        return spec, grid
-    if grid is not None:
-        raise SpecError(f"{spec} is one grid already; got --grid {grid}: leave it out")
-    grids = load_paper(address["paper"])
-    return paper_files()[address["paper"]], grids.grid_name(address["item"], scale or "cpu")
 
 
 def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool) -> "tuple[Path, list[Grid]]":

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ablate.grid.errors import SpecError
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
+from ablate.runners.cli.named_grids import locate_spec
 from ablate.runners.cli.options import Overrides, SpecFile, SpecFlags, keep_docstring
-from ablate.runners.cli.resolve import load_grids, locate_spec
+from ablate.runners.cli.resolve import load_grids
 from ablate.runners.cli.run_here import HERE, run_here
 from ablate.runners.output import say, tell
 from ablate.store.files.layout import Layout
@@ -32,8 +33,8 @@ def run(
 
     machine = where.on or "local"
     where.check(machine, cluster)
-    spec, grid = locate_spec(spec, of.grid, of.scale)
-    root, grids = load_grids(spec, overrides, dataclasses.replace(of, grid=grid), one=True)
+    spec, of = locate_spec(spec, of)
+    root, grids = load_grids(spec, overrides, of, one=True)
     request = RunRequest(
         root,
         files=(spec,),

@@ -9,7 +9,7 @@ links to the folders at its top.
 from importlib import import_module
 from typing import Any
 
-ROOMS = ("grid", "store", "runners", "variants", "training", "dashboards")
+ROOMS = ("grid", "store", "runners", "variants", "training", "dashboards", "papers")
 """The subpackages, in this order, so that names of results and grids load no torch."""
 
 

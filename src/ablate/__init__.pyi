@@ -2,6 +2,7 @@
 
 from ablate.dashboards import *  # noqa: F403  # the stub repeats what each package lists
 from ablate.grid import *  # noqa: F403  # the stub repeats what each package lists
+from ablate.papers import *  # noqa: F403  # the stub repeats what each package lists
 from ablate.runners import *  # noqa: F403  # the stub repeats what each package lists
 from ablate.store import *  # noqa: F403  # the stub repeats what each package lists
 from ablate.training import *  # noqa: F403  # the stub repeats what each package lists

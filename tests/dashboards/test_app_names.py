@@ -9,9 +9,10 @@ from werkzeug.http import parse_options_header
 
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.server import make_app
 
+PAGES = app_pages()
 ODD = ("100%, a#b", 'ünï "q" <i>', "files")
 
 

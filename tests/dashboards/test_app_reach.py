@@ -13,11 +13,12 @@ from dashboard_site import ServeSite, Site, in_this_process
 from playwright.sync_api import Page, TimeoutError
 from synthetic import write_campaign
 
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.query_runner import QueryRunner
 
 pytestmark = pytest.mark.browser
 
+PAGES = app_pages()
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 NAMES = ("softmax", "SSA", HOSTILE)
 PICTURES = Path(__file__).parents[2] / "artefacts" / "dashboard"

@@ -25,11 +25,12 @@ from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.frame import Display, change_figure, figure_of, identify_axes
 from ablate.dashboards.app.page import PageView, Slot, SlotContent
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.server import make_app
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.store.files.atomic import write_json
 
+PAGES = app_pages()
 NAMES = ("softmax", "SSA")
 
 

@@ -9,10 +9,12 @@ import pytest
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.engine import Engine
 from ablate.dashboards.app.page import Control, PageView, Slot, SlotContent
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.app.pages.curves import CURVES
 from ablate.dashboards.data.user_errors import Unknown
 from ablate.store import Layout
+
+PAGES = app_pages()
 
 
 def test_an_address_is_not_found_after_its_page_was_made_too(runs: Path) -> None:

@@ -34,10 +34,10 @@ from gallery_campaign import (
 )
 
 from ablate.dashboards.data.grid_context import campaign_styles, grid_context
-from ablate.dashboards.papers.item import Drawn, Item
-from ablate.dashboards.papers.items import ITEMS
-from ablate.dashboards.papers.paper_tables import overlaid, printed_table
-from ablate.dashboards.papers.reading import read_probe
+from ablate.papers.figures.item import Drawn, Item
+from ablate.papers.figures.items import ITEMS
+from ablate.papers.figures.paper_tables import overlaid, printed_table
+from ablate.papers.figures.reading import read_probe
 from ablate.store import Store
 from ablate.store.published.tables import PublishedCell, cells
 

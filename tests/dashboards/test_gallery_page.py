@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ablate.dashboards.papers.items import ITEMS
+from ablate.papers.figures.items import ITEMS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 

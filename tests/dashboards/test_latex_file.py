@@ -10,8 +10,10 @@ from synthetic import write_campaign
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.downloads import download
 from ablate.dashboards.app.engine import Engine
-from ablate.dashboards.app.pages import PAGES
+from ablate.dashboards.app.pages import app_pages
 from ablate.dashboards.data.latex_file import latex_file
+
+PAGES = app_pages()
 
 
 def test_numbers_are_rounded_with_real_minus_signs_and_prose_is_left_out() -> None:

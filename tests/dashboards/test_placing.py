@@ -9,11 +9,11 @@ import pytest
 from gallery_campaign import Harm, Made, Row, known, rows_of, spec_of, write_gallery
 
 from ablate import FixedToken, Probing, RandomTokens, Text, Training, Trial
-from ablate.dashboards.papers.cell_matching import is_about
-from ablate.dashboards.papers.paper_tables import NOT_COMPARED, printed_table, read_beside
+from ablate.papers.figures.cell_matching import is_about
+from ablate.papers.figures.paper_tables import NOT_COMPARED, printed_table, read_beside
+from ablate.papers.matching.our_results import facts
+from ablate.papers.matching.published_matching import agrees
 from ablate.store import Store
-from ablate.store.analysis.our_results import facts
-from ablate.store.analysis.published_matching import agrees
 from ablate.variants import softmax
 from ablate.variants.model.named_backbones import sink_60m
 

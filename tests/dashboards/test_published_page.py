@@ -15,9 +15,9 @@ from synthetic import write_campaign
 from ablate.dashboards.app.address import read
 from ablate.dashboards.app.engine import shown_of
 from ablate.dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent, grid_of
-from ablate.dashboards.app.pages.paper_results import PUBLISHED, chosen_item
-from ablate.dashboards.papers.items import ITEMS
-from ablate.store.analysis.published_comparison import compare_published
+from ablate.papers.figures.items import ITEMS
+from ablate.papers.matching.published_comparison import compare_published
+from ablate.papers.page import PUBLISHED, chosen_item
 from ablate.store.published.tables import cells, papers
 from ablate.variants import integral, principled_ground, softmax, ssa
 

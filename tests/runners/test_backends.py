@@ -173,7 +173,7 @@ def test_a_machine_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pyte
 
 def test_slurm_is_a_backend_also_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the snapshot of a submission, which nobody installed."""
-    monkeypatch.setattr("ablate.runners.backends.backend.entry_points", lambda **_: EntryPoints())
+    monkeypatch.setattr("ablate.grid.plugins.entry_points", lambda **_: EntryPoints())
     assert isinstance(find_backend("slurm"), SlurmBackend)
 
 

@@ -9,19 +9,22 @@ import polars as pl
 import pytest
 from gallery_campaign import Harm, Made, spec_of, write_gallery
 
+from ablate.papers.cli.papers import item_states
 from ablate.runners.cli.app import execute
-from ablate.runners.cli.papers import item_states
-from ablate.runners.cli.resolve import locate_spec
+from ablate.runners.cli.named_grids import locate_spec
+from ablate.runners.cli.options import SpecFlags
 from ablate.store.files.atomic import write_json
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def test_an_item_is_a_grid_of_its_papers_file() -> None:
-    path, grid = locate_spec(Path("ssa:figure3"), None, "gpu")
-    assert (path.name, grid) == ("ssa.py", "table1-gpu")
-    assert locate_spec(Path("ssa:table1"), None, None)[1] == "table1-cpu"
-    assert locate_spec(Path("mine.py"), "first", None) == (Path("mine.py"), "first")
+    path, of = locate_spec(Path("ssa:figure3"), SpecFlags(scale="gpu"))
+    assert (path.name, of) == ("ssa.py", SpecFlags(grid="table1-gpu", campaign=Path("campaigns/ssa")))
+    assert locate_spec(Path("ssa:table1"), SpecFlags())[1].grid == "table1-cpu"
+    one = SpecFlags(grid="table1-cpu", campaign=Path("mine"))
+    assert locate_spec(Path("ssa"), one) == (path, one)
+    assert locate_spec(Path("mine.py"), one) == (Path("mine.py"), one)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,10 @@ def test_an_item_is_a_grid_of_its_papers_file() -> None:
         (["run", "ssa:figure10"], 3),
         (["plan", "ssa:table1", "--scale", "huge"], 2),
         (["plan", "ssa:table1", "--grid", "table1-cpu"], 2),
+        (["plan", "ssa", "--scale", "gpu"], 2),
         (["plan", "mine.py", "--scale", "cpu"], 2),
+        (["plan", "sas:table1"], 3),
+        (["papers", "sas"], 3),
     ],
 )
 def test_what_does_not_exist_has_the_documented_exit_code(command: list[str], code: int) -> None:

@@ -12,8 +12,8 @@ from scipy import stats
 from synthetic import publish_grid, write_campaign, write_grid
 
 from ablate.grid import Experiment, Grid, over, zipped
+from ablate.papers.results.grid_results import read
 from ablate.store.analysis.effects import analysis, effects
-from ablate.store.analysis.grid_results import read
 from ablate.store.statistics import variants_together
 from ablate.store.store import Store
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from published_campaign import Value, mse, planted
 
-from ablate.store.analysis.published_comparison import WORDS, compare_published
+from ablate.papers.matching.published_comparison import WORDS, compare_published
 from ablate.store.published.tables import operators
 from ablate.variants import principled, softcap, softmax, ssa, temperature
 from ablate.variants.papers.catalogue import catalogue

@@ -8,9 +8,9 @@ import polars as pl
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.figures.lines import Drawing, Panel, Series, draw_two_axes, of_cells
 from ablate.dashboards.figures.training import curves
-from ablate.dashboards.papers.drawing import OVER_SEEDS, draw_lines, join_parts, lacking
-from ablate.dashboards.papers.item import Drawn
-from ablate.dashboards.papers.reading import (
+from ablate.papers.figures.drawing import OVER_SEEDS, draw_lines, join_parts, lacking
+from ablate.papers.figures.item import Drawn
+from ablate.papers.figures.reading import (
     Point,
     loss_words,
     named_series,

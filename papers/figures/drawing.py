@@ -13,8 +13,8 @@ from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.figures.lines import PLAIN, Drawing, Panel, Series, draw_panels, of_cells
 from ablate.dashboards.figures.panels import place_side_by_side
-from ablate.dashboards.papers.item import Drawn
-from ablate.dashboards.papers.reading import Spread, named_series, read_probe, split_cells
+from ablate.papers.figures.item import Drawn
+from ablate.papers.figures.reading import Spread, named_series, read_probe, split_cells
 
 OVER_SEEDS: Final = "Band: 95 % t interval over seeds."
 _BANDS: Final[Mapping[Spread, str]] = {

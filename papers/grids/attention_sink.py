@@ -5,8 +5,6 @@ Every grid has the paper's default, softmax, with the same seeds. Sink shares ar
 
 from collections.abc import Mapping, Sequence
 
-from corpora import corpus, tokenizer
-
 from ablate import (
     T5,
     AdamW,
@@ -58,6 +56,7 @@ from ablate import (
     value_bias,
     zipped,
 )
+from ablate.papers.grids.corpora import corpus, tokenizer
 from ablate.training.optimisers.recipes import sink_1b as recipe_1b, sink_60m as recipe_60m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 import polars as pl
 
-from ablate.store.analysis.our_results import Own, Point, Results, read_arms, results
-from ablate.store.analysis.published_matching import another, differs, format_point, named
+from ablate.papers.matching.our_results import Own, Point, Results, read_arms, results
+from ablate.papers.matching.published_matching import another, differs, format_point, named
 from ablate.store.published.tables import PublishedClaim, chosen, claims, trust_of
 from ablate.store.statistics import holm, p_zero, t_interval
 from ablate.store.statistics.arms import pair

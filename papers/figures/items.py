@@ -1,4 +1,4 @@
-"""All items: 24 figures that a grid of `specs/papers` measures, 38 tables, and what draws each."""
+"""All items: 24 figures that a grid of `papers/grids` measures, 38 tables, and what draws each."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,10 +7,10 @@ from importlib.resources import files
 from typing import Any, Final
 
 from ablate.dashboards.data.grid_context import GridContext
-from ablate.dashboards.papers import figures, sinks
-from ablate.dashboards.papers.drawing import ProbeLines
-from ablate.dashboards.papers.item import Drawn, Item, PrintedPoints
-from ablate.dashboards.papers.paper_tables import draw_design, draw_printed, list_needs
+from ablate.papers.figures import figures, sinks
+from ablate.papers.figures.drawing import ProbeLines
+from ablate.papers.figures.item import Drawn, Item, PrintedPoints
+from ablate.papers.figures.paper_tables import draw_design, draw_printed, list_needs
 
 _OVER_HEADS: Final = "Line: mean over heads and seeds"
 _FIRST: Final = {"first_token_weight": "weight on token 1"}
@@ -58,7 +58,7 @@ _PRINTED: Final = {"003-figure-3": PrintedPoints(1, "sigma_f"), "003-figure-11":
 
 
 def _read_items() -> Iterator[Item]:
-    lines = files("ablate.dashboards.papers").joinpath("items.csv").read_text(encoding="utf-8").splitlines()
+    lines = files("ablate.papers.figures").joinpath("items.csv").read_text(encoding="utf-8").splitlines()
     for row in csv.DictReader(lines):
         paper, number, key = row["paper"], int(row["number"] or 0), f"{row['paper']}-{row['kind']}-{row['number']}"
         if key in _MAKERS:

@@ -1,4 +1,4 @@
-"""Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
+"""The page Published: a table or figure of a paper beside one's own results, and what is to be known of both."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,11 +26,11 @@ from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.data.user_errors import require
 from ablate.dashboards.figures.canvas import value_axis
 from ablate.dashboards.figures.table import Sheet, TableText, table_sheet
-from ablate.dashboards.papers import paper_tables
-from ablate.dashboards.papers.item import Drawn, Item
-from ablate.dashboards.papers.items import ITEMS
-from ablate.store.analysis.published_comparison import WORDS, compare_published
-from ablate.store.files.result_files import find_published
+from ablate.papers.figures import paper_tables
+from ablate.papers.figures.item import Drawn, Item
+from ablate.papers.figures.items import ITEMS
+from ablate.papers.matching.published_comparison import WORDS, compare_published
+from ablate.papers.results.result_files import find_published
 from ablate.store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
 _NO_PAPERS: Final = (

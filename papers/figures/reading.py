@@ -10,8 +10,8 @@ from ablate.dashboards.data.seed_averages import Scale, over_seeds
 from ablate.dashboards.figures.lines import Series
 from ablate.dashboards.figures.probe_curves import ProbeReading, along, by_head
 from ablate.dashboards.figures.shift import average_points
-from ablate.dashboards.papers.cell_matching import is_about, levels
 from ablate.dashboards.theme.styles import name_styles
+from ablate.papers.figures.cell_matching import is_about, levels
 from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import agrees

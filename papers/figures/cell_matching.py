@@ -2,16 +2,16 @@
 
 The grid has to vary what the table varies. The operator is compared by its parts, everything else by the spec or by the
 level of an axis. For a fact that the table keeps fixed, cells that agree are taken if there are any; else all, and
-`ablate.store.analysis.published_matching.differs` reports it.
+`ablate.papers.matching.published_matching.differs` reports it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ablate.dashboards.data.grid_context import GridContext
+from ablate.papers.matching.our_results import Own, Results
+from ablate.papers.matching.published_matching import OF_MEASUREMENT, agrees, another, named
 from ablate.store.analysis.effects import levels_of
-from ablate.store.analysis.our_results import Own, Results
-from ablate.store.analysis.published_matching import OF_MEASUREMENT, agrees, another, named
 from ablate.store.published.tables import PublishedCell
 
 _AXIS_NAMES: Final[Mapping[str, tuple[str, ...]]] = {

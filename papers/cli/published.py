@@ -77,7 +77,7 @@ def published(
 
     --json and --csv have all values.
     """
-    from ablate.store.analysis.published_comparison import compare_published
+    from ablate.papers.matching.published_comparison import compare_published
     from ablate.store.published.tables import chosen
 
     require_one_format(json=as_json, csv=as_csv)

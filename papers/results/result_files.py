@@ -12,7 +12,7 @@ SCHEMA: Final = 1
 """Version of the files."""
 
 PAPERS: Final = {"000": "affine_scaled", "001": "principled", "002": "integral", "003": "ssa", "004": "attention_sink"}
-"""Folders below it and files of `specs/papers`, by the number of the paper."""
+"""Folders below it and modules of `papers/grids`, by the number of the paper."""
 VIEWS: Final = {"000": {4: 1, 5: 1}, "002": {2: 9, 3: 10, 4: 12, 5: 1, 7: 1}, "003": {4: 2, 5: 1}, "004": {4: 13}}
 """By paper: tables that the grid of another one has measured, and that one."""
 

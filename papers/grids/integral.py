@@ -4,8 +4,6 @@ Softmax at scale 1/sqrt(S d), `integral_control`, stands beside every Integral c
 positions per signal the two are the same function.
 """
 
-from corpora import corpus, tokenizer
-
 from ablate import (
     AdamW,
     AttentionEntropy,
@@ -44,12 +42,22 @@ from ablate import (
     qwen2_125m,
     softmax,
 )
+from ablate.papers.grids.corpora import corpus, tokenizer
 from ablate.training.optimisers.recipes import integral_125m, integral_1200m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
 _SEEDS = {"paper": range(1), "gpu": range(3), "cpu": range(3)}
 _SETS = ("winogrande", "arc_easy", "arc_challenge", "hellaswag", "piqa", "openbookqa", "boolq", "mmlu")
-_LONG = ("multifieldqa_en", "narrativeqa", "qasper", "2wikimqa", "hotpotqa", "musique", "gov_report", "multi_news")
+_LONG: tuple[str, ...] = (
+    "multifieldqa_en",
+    "narrativeqa",
+    "qasper",
+    "2wikimqa",
+    "hotpotqa",
+    "musique",
+    "gov_report",
+    "multi_news",
+)
 _LONG += ("qmsum", "lcc", "repobench-p", "passage_count", "passage_retrieval_en", "samsum", "trec", "triviaqa")
 _TOP = Placement(share=0.5)
 
@@ -121,20 +129,20 @@ def _changes(trial: Trial) -> bool:
     return bool(trial.operator.key != softmax().key)
 
 
-def _placed(*placements: Placement) -> Dimension:
+def _placements(*placements: Placement) -> Dimension:
     return over("placement", list(placements), when=_changes)
 
 
 def table1(scale: PaperScale) -> Grid:
     """Softmax, Cog, Differential and Integral attention in the upper half and in all layers, at two sizes."""
     operators: list[Operator] = [softmax(), cog(), differential(), integral(8), integral_control(8)]
-    small = _sized(scale, _base(scale), "125M", operators, baseline="softmax")
-    return small | _sized(scale, _large(scale), "1.2B", [softmax(), *operators[2:]])
+    small = _of_size(scale, _base(scale), "125M", operators, baseline="softmax")
+    return small | _of_size(scale, _large(scale), "1.2B", [softmax(), *operators[2:]])
 
 
-def _sized(scale: PaperScale, base: Trial, size: str, operators: list[Operator], baseline: str = "") -> Grid:
+def _of_size(scale: PaperScale, base: Trial, size: str, operators: list[Operator], baseline: str = "") -> Grid:
     model, kinds = over("model", [base.model], labels=[size]), over("operator", operators)
-    return _grid(scale, base, model, kinds, _placed(_TOP, Placement()), baseline=baseline)
+    return _grid(scale, base, model, kinds, _placements(_TOP, Placement()), baseline=baseline)
 
 
 def table6(scale: PaperScale) -> Grid:
@@ -142,13 +150,13 @@ def table6(scale: PaperScale) -> Grid:
     stretch = Stretch(factor=4.0, original=2048)
     long = LmEval(tasks=tuple(f"longbench_{name}" for name in _LONG), context=8192, scaling=stretch)
     kinds = over("operator", [softmax(), differential(), integral(8), integral_control(8)])
-    return _grid(scale, _large(scale).changed(evaluations=(long,)), kinds, _placed(_TOP), baseline="softmax")
+    return _grid(scale, _large(scale).changed(evaluations=(long,)), kinds, _placements(_TOP), baseline="softmax")
 
 
 def table8(scale: PaperScale) -> Grid:
     """The signal: logits or outputs of softmax, in the upper half."""
     kinds = over("operator", [softmax(), integral(2), integral_weights(2), integral_control(2)])
-    return _grid(scale, _base(scale), kinds, _placed(_TOP), baseline="softmax")
+    return _grid(scale, _base(scale), kinds, _placements(_TOP), baseline="softmax")
 
 
 def table9(scale: PaperScale) -> Grid:
@@ -157,14 +165,14 @@ def table9(scale: PaperScale) -> Grid:
     if scale == "cpu":
         where = [_TOP, Placement(), Placement(share=0.5, side="bottom")]  # two layers have no quarters
     kinds = over("operator", [softmax(), integral(2), integral_control(2)])
-    return _grid(scale, _base(scale), kinds, _placed(*where), baseline="softmax")
+    return _grid(scale, _base(scale), kinds, _placements(*where), baseline="softmax")
 
 
 def table10(scale: PaperScale) -> Grid:
     """Heads and signals; cpu has half as many heads, since a signal has two channels or more."""
     kinds = [softmax(), *(make(signals) for signals in (2, 4, 8) for make in (integral, integral_control))]
     heads = over("model.heads", [4, 8] if scale == "cpu" else [8, 16])
-    return _grid(scale, _base(scale), heads, over("operator", kinds), _placed(_TOP), baseline="softmax")
+    return _grid(scale, _base(scale), heads, over("operator", kinds), _placements(_TOP), baseline="softmax")
 
 
 def table11(scale: PaperScale) -> Grid:

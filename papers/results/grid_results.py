@@ -16,7 +16,7 @@ from ablate.store.analysis.verdicts import GridMeasure, without_added
 from ablate.store.database.connection import open_live
 from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
-from ablate.store.files.result_files import damage_error, read_summary
+from ablate.papers.results.result_files import damage_error, read_summary
 from ablate.store.state import State
 from ablate.store.store import Store
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ablate.grid.errors import NotFoundError, StoreError
 from ablate.grid.paper import PaperGrids, PaperItem, PaperScale
+from ablate.papers.cli.published import doubts, flat, write_cells
+from ablate.papers.paper_grids import load_paper, paper_names
+from ablate.papers.results.result_files import read_summary, result_file
 from ablate.runners.cli.options import Flag, Json
-from ablate.runners.cli.published import doubts, flat, write_cells
-from ablate.runners.cli.resolve import CAMPAIGNS, load_paper, paper_files, read_warnings
+from ablate.runners.cli.resolve import CAMPAIGNS, read_warnings
 from ablate.runners.output import (
     format_count,
     round_value,
@@ -24,7 +26,6 @@ from ablate.runners.output import (
 )
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.result_files import read_summary, result_file
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
 
@@ -60,7 +61,7 @@ def papers(
     if item is not None and ":" in item:
         _papers_item(item, scale, campaign, as_json=as_json)
         return
-    names = list(paper_files()) if item is None else [item]
+    names = paper_names() if item is None else [item]
     root = {name: campaign or CAMPAIGNS / name for name in names}
     count = cost or item is not None
     with slow_notice("counting operations: every cell of every grid") if count else nullcontext():
@@ -73,7 +74,7 @@ def papers(
 
 def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json: bool) -> None:
     """Show a table with your results beside the printed values, or the printed values alone."""
-    from ablate.dashboards.papers.paper_tables import read_beside
+    from ablate.papers.figures.paper_tables import read_beside
     from ablate.store.store import Store
 
     paper, _, name = item.partition(":")
@@ -111,8 +112,8 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
 
 def _write_published(place: Path, grids: PaperGrids, item: PaperItem, grid: str, *, as_json: bool) -> int:
     """Write the result of a grid beside a table, or below it where nothing is comparable; return how many seeds."""
-    from ablate.dashboards.papers.paper_tables import list_needs, read_beside
-    from ablate.store.analysis.grid_results import open_result
+    from ablate.papers.figures.paper_tables import list_needs, read_beside
+    from ablate.papers.results.grid_results import open_result
 
     table = int(item.name.removeprefix("table"))
     specs = {planned.cell: planned.trial.data() for planned in grids.grids[grid].cells()}

@@ -4,7 +4,7 @@ Affine-Scaled is in every grid by both readings of N: the number of visible keys
 scale paper, students learn the predictions of the paper's teachers. At gpu and cpu they learn text without a teacher.
 """
 
-from corpora import corpus, teacher, tokenizer
+from typing import Literal
 
 from ablate import (
     AdamW,
@@ -41,6 +41,7 @@ from ablate import (
     softmax,
     zipped,
 )
+from ablate.papers.grids.corpora import corpus, teacher, tokenizer
 from ablate.training.optimisers.recipes import affine_scaled as recipe, scaled
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
@@ -119,11 +120,14 @@ def _by_size(scale: PaperScale, sizes: tuple[str, ...], operators: list[Operator
     )
 
 
-def _both(link: str = "clipped") -> list[Operator]:
+_Link = Literal["clipped", "unit"]
+
+
+def _both(link: _Link = "clipped") -> list[Operator]:
     return [affine_scaled(link), affine_scaled(link, n="context", name="Affine-Scaled, N of context")]
 
 
-def _both_gated(link: str = "clipped") -> list[Operator]:
+def _both_gated(link: _Link = "clipped") -> list[Operator]:
     return [affine_gated(link), affine_gated(link, n="context", name="Affine-Scaled + Gated, N of context")]
 
 
@@ -147,7 +151,8 @@ def table2(scale: PaperScale) -> Grid:
 def table3(scale: PaperScale) -> Grid:
     """Sigmoid or linear clipping of the scale, with and without a gate."""
     operators = [softmax()]
-    for link, words in (("unit", "sigmoid"), ("clipped", "clipped")):
+    links: dict[_Link, str] = {"unit": "sigmoid", "clipped": "clipped"}
+    for link, words in links.items():
         operators += [each.changed(name=f"{each.name}, {words}") for each in (*_both(link), *_both_gated(link))]
     if scale == "paper":
         operators = [each if each.output_gate.label == "none" else _without_bias(each) for each in operators]

@@ -15,7 +15,8 @@ from ablate.dashboards.figures.histogram import draw_histogram, of_bins
 from ablate.dashboards.figures.lines import Drawing, Panel, Series, of_cells
 from ablate.dashboards.figures.probe_curves import BINS, names
 from ablate.dashboards.figures.training import curves
-from ablate.dashboards.papers.drawing import (
+from ablate.dashboards.theme.styles import REST
+from ablate.papers.figures.drawing import (
     OVER_SEEDS,
     ProbeLines,
     by_model,
@@ -26,9 +27,8 @@ from ablate.dashboards.papers.drawing import (
     join_parts,
     lacking,
 )
-from ablate.dashboards.papers.item import Drawn
-from ablate.dashboards.papers.reading import loss_words, read_final, read_measurement, read_probe, split_cells
-from ablate.dashboards.theme.styles import REST
+from ablate.papers.figures.item import Drawn
+from ablate.papers.figures.reading import loss_words, read_final, read_measurement, read_probe, split_cells
 from ablate.store.analysis.artefacts import arrays, artefacts
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ablate.store.analysis.our_results import Own
+from ablate.papers.matching.our_results import Own
 from ablate.store.published.tables import PublishedCell
 
 OF_MEASUREMENT: Final = frozenset({"shots", "layer from the end", "biases"})

@@ -4,8 +4,6 @@ Softmax and every other score share seeds, hence initial weights and batches. Th
 a model on the same prompts: least squares, which is linear in the points, and zero. Quantifiers record both constants.
 """
 
-from corpora import corpus, tokenizer, zorro
-
 from ablate import (
     AdamW,
     AttentionMaps,
@@ -48,6 +46,7 @@ from ablate import (
     ssa_released,
     temperature,
 )
+from ablate.papers.grids.corpora import corpus, tokenizer, zorro
 from ablate.training.optimisers.recipes import (
     babyberta as babyberta_recipe,
     scaled_signed_averaging_gpt2,
@@ -220,9 +219,9 @@ def table6(scale: PaperScale) -> Grid:
     bare = [(2, 32), (12, 8)]
     if scale == "cpu":
         sizes, bare = sizes[:10], bare[:1]
-    models = {_called(layers, heads): _model(scale, layers, heads) for layers, heads in sizes}
+    models = {_name_size(layers, heads): _model(scale, layers, heads) for layers, heads in sizes}
     models |= {
-        f"{_called(layers, heads)}, attention only": _model(scale, layers, heads, feedforward=False)
+        f"{_name_size(layers, heads)}, attention only": _model(scale, layers, heads, feedforward=False)
         for layers, heads in bare
     }
     return Grid(
@@ -235,7 +234,7 @@ def table6(scale: PaperScale) -> Grid:
     )
 
 
-def _called(layers: int, heads: int) -> str:
+def _name_size(layers: int, heads: int) -> str:
     return f"{layers} layer{'s' * (layers > 1)}, {heads} head{'s' * (heads > 1)}"
 
 

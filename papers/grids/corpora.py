@@ -17,30 +17,30 @@ def _place(name: str) -> Path:
     return Path(os.environ.get("ABLATE_CORPORA") or "corpora", name)
 
 
-def _found(path: Path, **known: Any) -> dict[str, Any]:
+def _unless_there(path: Path, **known: Any) -> dict[str, Any]:
     """Return nothing for what is there, else `known` and a hash of zeros."""
     return {} if path.exists() else {"content_hash": _ABSENT, **known}
 
 
 def corpus(name: str) -> dict[str, Any]:
     """Return the fields `source` and `content_hash` of a task of text."""
-    return {"source": str(_place(name)), **_found(_place(name))}
+    return {"source": str(_place(name)), **_unless_there(_place(name))}
 
 
 def tokenizer(name: str, vocabulary: int, *, end: str, mask: str | None = None) -> TokenizerFile:
     """Return the tokenizer of `<name>.json` with as many rows as the paper's embedding has."""
     path = _place(f"{name}.json")
-    return TokenizerFile(path=str(path), vocabulary=vocabulary, end=end, mask=mask, **_found(path))
+    return TokenizerFile(path=str(path), vocabulary=vocabulary, end=end, mask=mask, **_unless_there(path))
 
 
 def teacher(name: str, vocabulary: int, positions: int) -> HuggingFaceModel:
     """Return a model of Hugging Face in a directory."""
     path = _place(name)
-    known = _found(path, vocabulary=vocabulary, positions=positions)
+    known = _unless_there(path, vocabulary=vocabulary, positions=positions)
     return HuggingFaceModel(directory=str(path), precision="bfloat16", **known)
 
 
 def zorro(*paradigms: str) -> MinimalPairs:
     """Return paradigms of Zorro in `zorro/<paradigm>.txt`."""
     path = _place("zorro")
-    return MinimalPairs(source=str(path), paradigms=paradigms, lower_case=True, **_found(path))
+    return MinimalPairs(source=str(path), paradigms=paradigms, lower_case=True, **_unless_there(path))

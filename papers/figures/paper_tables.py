@@ -12,14 +12,14 @@ from ablate.dashboards.data.captions import describe_measure
 from ablate.dashboards.data.formatting import count
 from ablate.dashboards.data.grid_context import GridContext, campaign_styles, grid_context
 from ablate.dashboards.figures.table import table_latex, table_sheet
-from ablate.dashboards.papers.cell_matching import levels as levels_by_cell, match, variation
-from ablate.dashboards.papers.derived_metrics import Measured, find_values, list_needed_names, read_recorded
-from ablate.dashboards.papers.item import Drawn, Item
+from ablate.papers.figures.cell_matching import levels as levels_by_cell, match, variation
+from ablate.papers.figures.derived_metrics import Measured, find_values, list_needed_names, read_recorded
+from ablate.papers.figures.item import Drawn, Item
+from ablate.papers.matching.our_results import Own
+from ablate.papers.matching.published_comparison import compare_published
+from ablate.papers.matching.published_matching import differs
 from ablate.store import Store
 from ablate.store.analysis.effects import levels_of
-from ablate.store.analysis.our_results import Own
-from ablate.store.analysis.published_comparison import compare_published
-from ablate.store.analysis.published_matching import differs
 from ablate.store.analysis.verdicts import runs
 from ablate.store.export.cells import within_noise
 from ablate.store.published.tables import PublishedCell, cells
@@ -199,7 +199,7 @@ def _best(pairs: Sequence[Beside], progress: Mapping[str, Mapping[str, Any]]) ->
 def compare_with_printed(data: pl.DataFrame, pairs: Sequence[Beside], claims: pl.DataFrame) -> pl.DataFrame:
     """Add to the `frame` of `pairs` how its values compare with the printed ones, and the words of `claims`.
 
-    Claims are of `ablate.store.analysis.published_comparison.compare_published`, of the same table.
+    Claims are of `ablate.papers.matching.published_comparison.compare_published`, of the same table.
 
     Returns:
         difference (own less printed; their log ratio on the log scale), band ("inside", "above" or "below": where the

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ablate.dashboards.data.grid_context import GridContext
-from ablate.store.analysis.our_results import Own, Results, results
-from ablate.store.analysis.published_matching import format_point
+from ablate.papers.matching.our_results import Own, Results, results
+from ablate.papers.matching.published_matching import format_point
 from ablate.store.published.tables import PublishedCell, cells
 
 _REASONING: Final = ("winogrande", "arc_easy", "arc_challenge")

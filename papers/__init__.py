@@ -1,0 +1,3 @@
+"""The five papers, a plugin of the other rooms: grids, printed tables beside own results, a page and two commands."""
+
+__all__: list[str] = []

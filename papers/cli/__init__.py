@@ -1,0 +1,1 @@
+"""The commands `papers` and `published`."""

@@ -1,0 +1,1 @@
+"""Results of the papers' grids that a repository keeps."""
