@@ -74,7 +74,7 @@ class Shell:
         return subprocess.Popen(command, cwd=self.folder, env=self.environ, text=True, **pipes)
 
     def ablate(self, *words: str, code: int = 0) -> tuple[str, str]:
-        """What it writes to stdout and to stderr."""
+        """Return what it writes to stdout and to stderr."""
         process = self.start(*words)
         out, err = process.communicate()
         assert process.returncode == code, err
@@ -82,7 +82,7 @@ class Shell:
 
     @contextmanager
     def dash(self, campaign: str) -> Iterator[tuple[str, list[str]]]:
-        """The address of the dashboard while it runs; the list has what it wrote to stderr, in the end."""
+        """Give the address of the dashboard while it runs; the list has what it wrote to stderr, in the end."""
         process, said = self.start("dash", campaign, "--port", "0"), list[str]()
         assert process.stdout is not None
         try:
