@@ -355,3 +355,28 @@ class Choice(Spec):
             else f"expected {wanted} (kinds: {known}), got {value!r}"
         )
         raise PydanticCustomError("choice", "{told}", {"told": told})
+
+
+class OneOf:
+    """Marks a field that holds a `plain` spec or a member of a `family`: `Annotated[Operator | Mixer, OneOf(...)]`.
+
+    A mapping with a `kind` is of the family.
+    """
+
+    def __init__(self, plain: type[Spec], family: type[Choice]) -> None:
+        self._plain, self._family = plain, family
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del source, handler
+        return core_schema.no_info_plain_validator_function(self._choose)
+
+    def _choose(self, value: object) -> Spec:
+        cls = value if isinstance(value, type) else type(value)
+        if issubclass(cls, self._family) or (isinstance(value, dict) and "kind" in value):
+            return self._family._choose(value)
+        if hasattr(cls, "forward") or getattr(value, "__name__", "") == "<lambda>":
+            family, got = self._family.__name__, "module" if hasattr(cls, "forward") else "lambda"
+            told = f"expected a spec of class {self._plain.__name__} or a {family}, got a {got}"
+            told += f"; write class Mine({family}) whose build(...) returns the module"
+            raise PydanticCustomError("choice", "{told}", {"told": told})
+        return self._plain.model_validate(value)

@@ -1,7 +1,7 @@
 """A trial: one complete run as a spec. Its key identifies it; its key without the seed identifies the cell."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -35,8 +35,10 @@ from ablate.training.probes import (
 from ablate.training.tasks import Task
 from ablate.training.tasks.model_fit import require_model_fits, require_operator_fits
 from ablate.training.tasks.task import row_words
-from ablate.variants import Backbone, Operator, Placement, Scalars, Tokens, Transformer, softmax
-from ablate.variants.model.shapes import shapes_only
+from ablate.variants import Backbone, ForeignBackbone, Operator, Placement, RunningMean, Scalars, Tokens, softmax
+from ablate.variants.model.foreign import AnyBackbone, Model, make_model
+from ablate.variants.model.mixer import Layers, OperatorOrMixer
+from ablate.variants.model.shapes import build_shapes
 from ablate.variants.paths.choose import PathName, devices_of
 
 
@@ -87,6 +89,8 @@ class Execution(ExperimentExecution):
         return -(-batch // (self.gpus * self.micro_batch))
 
 
+NO_STAGES = "knock-outs leave out stages of attention, and a mixer or a model of your own has none"
+
 DEFAULT_PROBES = (
     LearnedNumbers(),
     GradientNorms(),
@@ -110,10 +114,10 @@ class Trial(Experiment):
 
     task: Task
     """The data, their batches, and the task's own evaluation."""
-    model: Backbone
-    """The Transformer without its attention: layers, heads, width, norms, positions."""
-    operator: Operator
-    """The attention of every layer that `placement` names."""
+    model: AnyBackbone
+    """The Transformer without its attention: layers, heads, width, norms, positions; or a whole model of your own."""
+    operator: OperatorOrMixer
+    """The attention of every layer that `placement` names, or a mixer of your own in its place."""
     placement: Placement = Placement()
     """The layers that have the operator, and what the others have; all by default."""
     training: Training
@@ -136,6 +140,10 @@ class Trial(Experiment):
         self.set_normal_form(placement=placement)
         path = self.execution.path
         _check_layers(self.task, self.model, self.operators(), self.probing, self.evaluations, path)
+        if self.execution.knockout is not None and self.attention() is None:
+            raise ValueError(f"{NO_STAGES}; leave execution.knockout out")
+        if isinstance(self.model, ForeignBackbone):
+            _check_foreign(self)
         return self
 
     @classmethod
@@ -174,9 +182,15 @@ class Trial(Experiment):
         """Number of parts of the batch of a step."""
         return self.accumulate * self.execution.gpus
 
-    def operators(self) -> tuple[Operator, ...]:
-        """Return the operator of every layer, bottom first."""
+    def operators(self) -> Layers:
+        """Return the operator or mixer of every layer, bottom first."""
         return self.placement.operators(self.operator, self.model.layers)
+
+    def attention(self) -> tuple[Operator, ...] | None:
+        """Return the operator of every layer; None if one has a mixer, or the backbone is foreign."""
+        layers = self.operators()
+        known = tuple(each for each in layers if isinstance(each, Operator))
+        return known if isinstance(self.model, Backbone) and known == layers else None
 
     def row_infos(self) -> tuple[RowInfo, ...]:
         """Return what its task, evaluations and probes say about the values that they record."""
@@ -187,8 +201,8 @@ class Trial(Experiment):
         return _measures(self.task, self.evaluations)
 
     def check_inputs(self) -> None:
-        """Open what its task and evaluations read; those of a user's own keep the laws of `ablate prove`, too."""
-        resolve_name("ablate.training.planning.inputs:check_inputs")(self.task, self.evaluations)
+        """Open what its task and evaluations read; all of a user's own keep the laws of `ablate prove`, too."""
+        resolve_name("ablate.training.planning.inputs:check_inputs")(self)
 
     @classmethod
     def warnings(cls, cells: Mapping[str, Self]) -> Findings:
@@ -201,7 +215,7 @@ class Trial(Experiment):
         cls, measure: Measure, cells: Mapping[str, Self], baseline_of: Callable[[str], str | None]
     ) -> dict[str, Knockout]:
         """Plan what each cell is measured without; see `ablate.training.evaluations.knockout_plan`."""
-        operators = {label: cell.operators() for label, cell in cells.items()}
+        operators = {label: own for label, cell in cells.items() if (own := cell.attention()) is not None}
         return plan_cells(measure, baseline_of, operators)
 
     def longer(self, factor: int) -> Self:
@@ -211,14 +225,18 @@ class Trial(Experiment):
     def controls(self, measure: Measure, baseline: Self | None = None) -> tuple[ControlChange, ...]:
         """Return the simplest explanations of what this trial changes of `baseline`, by default softmax in its place.
 
-        None if neither operator nor positions are others. `ablate.training.controls` has the reasons.
+        None if neither operator nor positions are others, or if the baseline is not attention alone.
+        `ablate.training.controls` has the reasons.
         """
         before = baseline or self.changed(operator=softmax(), placement=Placement())
+        if not isinstance(before.model, Backbone) or before.attention() is None:
+            return ()
         moved = self.model.positions != before.model.positions
         pairs = list(zip(self.operators(), before.operators(), strict=False))
         if not moved and all(new.key == old.key for new, old in pairs):
             return ()
-        moved |= any(new.forgetting != old.forgetting or new.visible != old.visible for new, old in pairs)
+        stages = [(new, old) for new, old in pairs if isinstance(new, Operator) and isinstance(old, Operator)]
+        moved |= any(new.forgetting != old.forgetting or new.visible != old.visible for new, old in stages)
         size, width, channel = parameters(before), before.model.feedforward_width, 0
         if width:
             wider = before.changed(model=before.model.changed(feedforward_width=width + 1))
@@ -226,7 +244,7 @@ class Trial(Experiment):
         added = parameters(self).operator - size.operator
         changes = [
             *distance_controls(self.task.trained_length, self.task.measured_length(measure.point), moved=moved),
-            *(each for new, old in dict.fromkeys(pairs) for each in operator_controls(new, old, self.model)),
+            *(each for new, old in dict.fromkeys(stages) for each in operator_controls(new, old, before.model)),
             *feedforward_control(added, size.total, channel, width),
         ]
         return tuple({each.label: each for each in changes}.values())
@@ -267,14 +285,14 @@ class Parameters(NamedTuple):
     operator: int
 
 
-def build_model(trial: Trial) -> Transformer:
+def build_model(trial: Trial) -> Model:
     """Build the model of `trial` at step 0, on the default device.
 
     Raises:
-        SpecError: the execution path cannot run an operator.
+        SpecError: the execution path cannot run an operator, or a user's code builds no model.
     """
     backbone, path = trial.model, trial.execution.path
-    return Transformer(backbone, trial.operators(), inputs=trial.task.inputs, seed=trial.seed, path=path)
+    return make_model(backbone, trial.operators(), inputs=trial.task.inputs, seed=trial.seed, path=path)
 
 
 def parameters(trial: Trial) -> Parameters:
@@ -283,28 +301,47 @@ def parameters(trial: Trial) -> Parameters:
 
 
 @lru_cache(maxsize=4096)
-def _count_parameters(backbone: Backbone, operators: tuple[Operator, ...], inputs: Scalars | Tokens) -> Parameters:
-    with shapes_only():
-        model = Transformer(backbone, operators, inputs=inputs, seed=0, path="auto")
+def _count_parameters(backbone: AnyBackbone, operators: Layers, inputs: Scalars | Tokens) -> Parameters:
+    model = build_shapes(partial(make_model, backbone, operators, inputs=inputs, seed=0, path="auto"))
     return Parameters(sum(p.numel() for p in model.parameters()), model.operator_parameters())
 
 
 @lru_cache(maxsize=4096)  # trials of a grid share the arguments
 def _check_layers(
     task: Task,
-    model: Backbone,
-    operators: tuple[Operator, ...],
+    model: AnyBackbone,
+    operators: Layers,
     probing: Probing,
     evaluations: tuple[Evaluation, ...],
     path: PathName,
 ) -> None:
     """Check what depends on neither training nor seed."""
-    for operator in dict.fromkeys(operators):
-        require_operator_fits(task, model, operator, _longest(task, evaluations), path)
-    probing.check(task, model, operators)
+    attention = [each for each in operators if isinstance(each, Operator)]
+    if isinstance(model, Backbone):
+        for operator in dict.fromkeys(attention):
+            require_operator_fits(task, model, operator, _longest(task, evaluations), path)
+    probing.check(task, model, attention)
     for evaluation in evaluations:
         evaluation.check(task, model)
     _check_rows(task, evaluations)
+
+
+def _check_foreign(trial: Trial) -> None:
+    """Refuse what asks for the layers of a `Backbone`."""
+    where, optimiser, path = f"model {trial.model.label!r} is foreign", trial.training.optimiser, trial.execution.path
+    if optimiser.by_matrix:
+        raise ValueError(f"{where}, and {optimiser.label!r} needs the weight matrices of layers; choose another")
+    if path != "auto":
+        raise ValueError(f"{where}, and execution.path={path!r} is for the layers of a Backbone; leave it out")
+    if trial.parts == 1:
+        return
+    for operator in trial.operators():
+        numbers = operator.numbers() if isinstance(operator, Operator) else {}
+        if any(isinstance(each, RunningMean) for each in numbers.values()):
+            raise ValueError(
+                f"{where}, where running means of {operator.label!r} would move by parts of a batch; leave out "
+                "execution.accumulate, micro_batch and gpus"
+            )
 
 
 def _check_parts(execution: Execution, batch: int) -> None:

@@ -11,7 +11,9 @@ from .model.backbone import (
     qwen2 as qwen2,
 )
 from .model.cache import KeyCache as KeyCache
+from .model.foreign import ForeignBackbone as ForeignBackbone, make_layer as make_layer
 from .model.hugging_face import install as install
+from .model.mixer import Mixer as Mixer
 from .model.named_backbones import (
     babyberta_8m as babyberta_8m,
     gpt2_small as gpt2_small,

@@ -58,6 +58,11 @@ class Operators(NamedTuple):
     others: Mapping[str, Any] = {}
     """Fields that a comparison keeps, without those over which cells are tuned."""
 
+    @property
+    def foreign(self) -> bool:
+        """True if a layer has a mixer, or the backbone is foreign: only these have a kind."""
+        return any("kind" in each for each in (self.operator, self.rest, self.others.get("model") or {}))
+
 
 def read_operators(store: Store, grid: str) -> dict[str, Operators]:
     """Return the operators of each cell of a trial with an operator."""

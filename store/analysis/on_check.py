@@ -30,6 +30,7 @@ from ablate.store.statistics.knockout_words import OFF, KnockoutResult, describe
 from ablate.store.statistics.scales import forward, margin
 from ablate.store.store import Store
 
+_FOREIGN: Final = "not measured: a mixer or a model of your own has no stages that can be left out"
 _HOW: Final = "`ablate evaluate --knockout` measures trials that kept their weights, and a new run all"
 
 
@@ -83,8 +84,10 @@ class KnockedOut(NamedTuple):
         stages = differing(ours, theirs)
         if not stages:
             return Check("on", "-", "both have the same operator")
-        if not self.band:
-            return Check("on", "unknown", "the measure has no band (rope=0), so no change of it is small")
+        unknown = "" if self.band else "the measure has no band (rope=0), so no change of it is small"
+        unknown = _FOREIGN if ours.foreign or theirs.foreign else unknown
+        if unknown:
+            return Check("on", "unknown", unknown)
         for arm, where in ((cell, "here"), (base, "in the baseline")):
             if arm not in self.rows:
                 return Check("on", "unknown", f"not measured {where}; {_HOW}")

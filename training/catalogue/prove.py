@@ -203,7 +203,7 @@ def _inside(value: object) -> Iterator[Operator]:
     if isinstance(value, Operator):
         yield value
     elif isinstance(value, Trial):
-        yield from value.operators()
+        yield from (each for each in value.operators() if isinstance(each, Operator))
     elif isinstance(value, BaseModel):
         for field in type(value).model_fields:
             yield from _inside(getattr(value, field))

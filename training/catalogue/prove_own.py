@@ -1,4 +1,4 @@
-"""Laws of a spec file's own tasks, evaluations, probes and experiments, tried one by one."""
+"""Laws of a spec file's own tasks, evaluations, probes, mixers, models and experiments, tried one by one."""
 
 import json
 import os
@@ -21,11 +21,13 @@ from ablate.runners.provenance.specfile import import_spec_file
 from ablate.training.catalogue.prove_experiments import EXPERIMENT_LAWS, TriedExperiment
 from ablate.training.evaluations.evaluation import Evaluation
 from ablate.training.loop.batch_parts import parts
+from ablate.training.planning.module_laws import require_module_laws
 from ablate.training.planning.task_laws import TASK_LAWS, require_evaluation_laws
 from ablate.training.planning.tried_task import TriedTask, is_own, one_sentence, own_tasks
 from ablate.training.probes.probe import Probe, Probed, ProbeInput, Probing, probe_model, run_probes
 from ablate.training.tasks import Task
 from ablate.training.trial import Trial, build_model
+from ablate.variants import ForeignBackbone, Mixer
 
 _WITHIN = 1e-3
 """Relative rounding of a loss that is computed in parts."""
@@ -35,6 +37,7 @@ OTHER_LAWS = {
     "task, parts": "the losses of the parts of a batch make up that of the whole",
     "task, fresh process": "batches and evaluation are the same in another process",
     "evaluation": "it is equal at every call, no longer than it says, and yields what it declares",
+    "mixer, model": "one shape, all weights listed and trained, sequences apart, and no later token in a causal model",
     "probe": "it records what it declares, the same at every call, and changes no model",
     **{f"experiment, {name}": sentence for name, (sentence, _) in EXPERIMENT_LAWS.items()},
 }
@@ -49,9 +52,10 @@ class Proven(NamedTuple):
 
 
 def own_subjects(module: ModuleType, spec: Path, *, full: bool = False) -> list[Proven]:
-    """Find the tasks, evaluations, probes and experiments of a user's own in a spec file's grids, and beside them.
+    """Find the tasks, evaluations, probes, mixers, models and experiments of a user's own in a spec file.
 
-    The first one of a class is proved; with `full` all different ones.
+    They are those in its grids, tasks and experiments also beside them. The first one of a class is proved; with `full`
+    all different ones.
     """
     subjects: dict[tuple[object, ...], Proven] = {}
     for choice, trial in (*_in_grids(module), *((each, None) for each in _without_grid(module))):
@@ -66,6 +70,8 @@ def _in_grids(module: ModuleType) -> Iterator[tuple[Choice, Trial | None]]:
     for trial in (planned.trial for grid in grids for planned in grid.cells()):
         if isinstance(trial, Trial):
             yield from ((each, trial) for each in (*own_tasks(trial.task), *trial.evaluations, *trial.probing.probes))
+            modules = (each for each in (trial.model, *trial.operators()) if isinstance(each, ForeignBackbone | Mixer))
+            yield from ((each, trial) for each in modules)
         elif isinstance(trial, Experiment) and not trial.own_processes:
             yield trial, None
 
@@ -97,6 +103,9 @@ def _subject(choice: Choice, trial: Trial | None, spec: Path) -> Proven:
     if isinstance(choice, Evaluation):
         check = partial(require_evaluation_laws, choice, trial.task)
         return Proven(f"evaluation {choice.label!r}", {"evaluation": check})
+    if isinstance(choice, ForeignBackbone | Mixer):
+        name = "mixer" if isinstance(choice, Mixer) else "model"
+        return Proven(f"{name} {choice.label!r}", {name: partial(require_module_laws, trial)})
     assert isinstance(choice, Probe)
     return Proven(f"probe {choice.label!r}", {"probe": partial(_probe, choice, trial)})
 

@@ -15,7 +15,7 @@ from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.runners.replacements import REPLACEMENTS
 from ablate.training.tasks.task import Items, Measurements, Predict, Task, row_words
-from ablate.variants import Backbone
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.stages.positions import Positions
 
 
@@ -67,7 +67,7 @@ class Evaluation(Choice):
         """Return `length` if it depends on the task."""
         return self.length
 
-    def check(self, task: Task, model: Backbone) -> None:
+    def check(self, task: Task, model: AnyBackbone) -> None:
         """Raise ValueError if it cannot evaluate this trial."""
         kind, name = self.needs
         if not isinstance(task, kind):
@@ -79,7 +79,7 @@ class Evaluation(Choice):
                 f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
             )
 
-    def positions(self, model: Backbone) -> Positions:
+    def positions(self, model: AnyBackbone) -> Positions:
         """Return the positions of the model during the evaluation; by default those of the training."""
         return model.positions
 

@@ -26,7 +26,8 @@ from ablate.grid.validation import INCREASING
 from ablate.training.evaluations.evaluation import Evaluation, Judge
 from ablate.training.evaluations.likelihood import costs
 from ablate.training.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
-from ablate.variants import Backbone, Positions, Rotary, Tokens, Yarn
+from ablate.variants import Positions, Rotary, Tokens, Yarn
+from ablate.variants.model.foreign import AnyBackbone
 
 
 class Stretch(Spec):
@@ -42,7 +43,7 @@ class Stretch(Spec):
     """Frequencies with at most this many turns in the original length are fully interpolated."""
 
 
-def stretch_positions(model: Backbone, scaling: Stretch | None) -> Positions:
+def stretch_positions(model: AnyBackbone, scaling: Stretch | None) -> Positions:
     """Return the positions of `model` under `scaling`; ValueError if its positions are not rotary."""
     own = model.positions
     if scaling is None:
@@ -97,7 +98,7 @@ class LengthExtrapolation(Evaluation):
     def length(self) -> int:
         return self.lengths[-1]
 
-    def check(self, task: Task, model: Backbone) -> None:
+    def check(self, task: Task, model: AnyBackbone) -> None:
         super().check(task, model)
         if not isinstance(task.inputs, Tokens) or task.sees_ahead:
             raise ValueError(f"{self.label} needs next-token prediction; got {type(task).__name__}; leave it out")
@@ -107,7 +108,7 @@ class LengthExtrapolation(Evaluation):
             )
         stretch_positions(model, self.scaling)
 
-    def positions(self, model: Backbone) -> Positions:
+    def positions(self, model: AnyBackbone) -> Positions:
         return stretch_positions(model, self.scaling)
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:

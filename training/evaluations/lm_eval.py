@@ -51,7 +51,8 @@ from ablate.training.tasks.task import Items, Measurements, Predict, Task, over_
 from ablate.training.tasks.text.corpus import content_hash
 from ablate.training.tasks.text.encoder import Encodes, require_spelled
 from ablate.training.tasks.user_files import absolute_path, cache_by_file, require_hash
-from ablate.variants import Backbone, Positions
+from ablate.variants import Positions
+from ablate.variants.model.foreign import AnyBackbone
 
 
 class LmEval(Evaluation):
@@ -100,14 +101,14 @@ class LmEval(Evaluation):
     def length_on(self, task: Task) -> int:
         return self.context or task.length
 
-    def check(self, task: Task, model: Backbone) -> None:
+    def check(self, task: Task, model: AnyBackbone) -> None:
         super().check(task, model)
         require_spelled(task, self.label)
         if task.unscored:
             raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
         stretch_positions(model, self.scaling)
 
-    def positions(self, model: Backbone) -> Positions:
+    def positions(self, model: AnyBackbone) -> Positions:
         return stretch_positions(model, self.scaling)
 
     def open(self, task: Task) -> "LmEvalJudge":

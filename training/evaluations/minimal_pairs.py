@@ -31,7 +31,7 @@ from ablate.training.tasks.text.corpus import content_hash, decode
 from ablate.training.tasks.text.encoder import Encoder, Encodes, require_spelled
 from ablate.training.tasks.text.masked_text import Sentences, inside
 from ablate.training.tasks.user_files import absolute_path, cache_by_file, require_hash
-from ablate.variants import Backbone
+from ablate.variants.model.foreign import AnyBackbone
 
 _TOKENS = 1 << 14
 """Tokens per forward pass."""
@@ -145,7 +145,7 @@ class MinimalPairs(Evaluation):
     def length(self) -> int:
         return self.longest
 
-    def check(self, task: Task, model: Backbone) -> None:
+    def check(self, task: Task, model: AnyBackbone) -> None:
         super().check(task, model)
         require_spelled(task, self.label)
         if model.causal != (self.scoring == "causal"):

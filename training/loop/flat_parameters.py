@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ablate.training.optimisers.optimiser import ParameterVectors
-from ablate.variants import Transformer
+from ablate.variants import Attention
+from ablate.variants.model.foreign import Model
 
 _ALIGNED = 64
 """Each gradient begins at a multiple of this number of elements, for wide loads of a GPU."""
@@ -23,7 +24,7 @@ class Flat:
     Biases, norms and `undecayed_parameters` have no weight decay. `by_matrix` separates the layers' weight matrices.
     """
 
-    def __init__(self, model: Transformer, *, by_matrix: bool = False) -> None:
+    def __init__(self, model: Model, *, by_matrix: bool = False) -> None:
         spared = {id(parameter) for parameter in model.undecayed_parameters()}
         rows = _hidden_rows(model) if by_matrix else {}
         hidden = [p for p in model.parameters() if id(p) in rows]
@@ -75,12 +76,14 @@ class Flat:
         return [vector.grad for vector in self.weights.vectors() if vector.grad is not None]
 
 
-def _hidden_rows(model: Transformer) -> dict[int, list[int]]:
+def _hidden_rows(model: Model) -> dict[int, list[int]]:
     """Map the id of each weight matrix of the layers to the numbers of rows of the matrices stacked in it."""
     rows: dict[int, list[int]] = {}
     for block in model.blocks():
         rows |= {id(each.weight): [len(each.weight)] for each in block.modules() if isinstance(each, nn.Linear)}
         attention = block.attention
+        if not isinstance(attention, Attention):
+            continue
         heads = (attention.heads, attention.key_heads)
         rows[id(attention.qkv.weight)] = [attention.channels * count for count in (*heads, attention.key_heads)]
         if attention.gate is not None:

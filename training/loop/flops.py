@@ -17,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from ablate.training.trial import Trial
-from ablate.variants import Backbone, Operator, Scalars, Tokens, Transformer
+from ablate.variants import ForeignBackbone, Mixer, Scalars, Tokens
+from ablate.variants.model.foreign import AnyBackbone, make_model
+from ablate.variants.model.mixer import Layers
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.paths.choose import PathName
 
@@ -40,20 +42,22 @@ class Shape(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def count_flops(
-    backbone: Backbone,
-    operators: tuple[Operator, ...],
+    backbone: AnyBackbone,
+    operators: Layers,
     inputs: Scalars | Tokens,
     path: PathName,
     shape: Shape,
     *,
     training: bool,
 ) -> float:
-    """Count a forward pass, with its backward pass if `training`; a layer is the difference of two models."""
+    """Count a forward pass, with its backward pass if `training`; a layer is the difference of two models.
 
-    def count(operator: Operator, layers: int) -> float:
+    Models with mixers, and foreign ones, are counted whole, by the modules of PyTorch that they call.
+    """
+
+    def count(whole: AnyBackbone, layers: Layers) -> float:
         with shapes_only():
-            whole = backbone.changed(layers=layers)
-            model = Transformer(whole, [operator] * layers, inputs=inputs, seed=0, path=path).train(training)
+            model = make_model(whole, layers, inputs=inputs, seed=0, path=path).train(training)
             x = torch.empty(*shape, dtype=torch.int64) if isinstance(inputs, Tokens) else torch.empty(*shape, *inputs)
         counter = _Counter()
         with _Fused(), counter, torch.set_grad_enabled(training):
@@ -63,12 +67,14 @@ def count_flops(
                 loss.mean().backward()
         return counter.flops
 
+    if isinstance(backbone, ForeignBackbone) or any(isinstance(each, Mixer) for each in operators):
+        return count(backbone, operators)
     total = 0.0
     for operator in dict.fromkeys(operators):
-        one = count(operator, 1)
+        one = count(backbone.changed(layers=1), (operator,))
         if len(operators) == 1:
             return one
-        more = max(0.0, count(operator, 2) - one)
+        more = max(0.0, count(backbone.changed(layers=2), (operator,) * 2) - one)
         total = (total or one - more) + operators.count(operator) * more
     return total
 
@@ -132,11 +138,24 @@ class _Fused(TorchFunctionMode):
     ) -> Any:
         del types
         keywords = dict(kwargs or {})
-        if function is F.scaled_dot_product_attention and args[0].shape[-1] == args[2].shape[-1]:
-            mask = keywords["attn_mask"]
-            mask = None if mask is None else mask.detach()  # the kernel gives it no gradient, which has no products
-            return _FUSED(*args, 0.0, keywords["is_causal"], attn_mask=mask, scale=keywords["scale"])[0]
+        if function is F.scaled_dot_product_attention:
+            return _fuse(*args, **keywords)
         return function(*args, **keywords)
+
+
+def _fuse(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002
+    **more: Any,
+) -> Tensor:
+    if q.shape[-1] != v.shape[-1] or more.pop("enable_gqa", False):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, **more)
+    mask = None if attn_mask is None else attn_mask.detach()  # the kernel gives it no gradient, which has no products
+    return _FUSED(q, k, v, 0.0, is_causal, attn_mask=mask, **more)[0]  # type: ignore[no-any-return]
 
 
 def training_flops(trial: Trial) -> float:

@@ -128,7 +128,7 @@ def _changes(
         for stages in asked.sets:
             yield [f"refit-{'+'.join(stages)}"], _refit(subject, stages, refitted)
         return
-    everything = [stage for block in model.blocks() for stage in changed_stages(block.attention.operator)]
+    everything = [stage for each in model.attentions() for stage in changed_stages(each.operator)]
     for stages in asked.sets:
         yield ["+".join(stages), *(["all"] if {*everything} <= {*stages} else [])], model.knock_out(stages)
     yield ["uniform"], model.attend_uniformly()

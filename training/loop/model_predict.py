@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from ablate.training.tasks.task import Predict
-from ablate.variants import Transformer
 from ablate.variants.model.cache import ModelCache
+from ablate.variants.model.foreign import Model
 
 
 @final
 class ModelPredict(Predict):
     """Predictions of a model; the caller is in inference mode."""
 
-    def __init__(self, model: Transformer, device: torch.device, precision: Literal["float32", "bfloat16"]) -> None:
+    def __init__(self, model: Model, device: torch.device, precision: Literal["float32", "bfloat16"]) -> None:
         self._model, self._device, self._precision = model, device, precision
 
     def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:

@@ -53,7 +53,7 @@ def _sums(
 
 def _sum(model: Transformer, predict: Predict, batch: Batch, names: Mapping[str, Sequence[Axis]]) -> list[Sums]:
     sums: list[Sums] = [{} for _ in model.layers]
-    operators = [block.attention.operator for block in model.blocks()]
+    operators = [each.operator for each in model.attentions()]
 
     def watch(layer: int, numbers: NumberValues, present: Tensor | None) -> NumberValues:
         for name in names.keys() & numbers.keys():

@@ -41,7 +41,7 @@ def _fit(trial: Trial, model: Transformer, data: Data, predict: Predict) -> list
     """Return the two factors [2, H, 1, 1] of the heads of each layer, on the CPU."""
     with torch.inference_mode(False), torch.enable_grad():  # noqa: FBT003
         drawn = [part for part in last_batches(trial, data) if part.terms]
-        shapes = [(2, block.attention.heads, 1, 1) for block in model.blocks()]
+        shapes = [(2, each.heads, 1, 1) for each in model.attentions()]
         logs = [torch.zeros(shape, device=model.read_out.weight.device, requires_grad=True) for shape in shapes]
         first: list[float] = []
 

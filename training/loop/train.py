@@ -40,6 +40,7 @@ from ablate.training.optimisers.optimiser import LR_SHARE
 from ablate.training.probes.probe import NORMS, ProbeArray, ProbeInput, probe_model, require_long_enough, run_probes
 from ablate.training.tasks.task import DIVERGED, Items, Measurements
 from ablate.training.trial import Trial, build_model
+from ablate.variants import Transformer
 from ablate.variants.model.running_means import BatchShare, RunningMeans
 from ablate.variants.model.seeding import generator
 
@@ -279,6 +280,7 @@ class _TrainingRun:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
                     yield from judge.evaluate(predict)
         if step == self._training.steps and self._trial.execution.knockout is not None:
+            assert isinstance(self._model, Transformer)
             subject = Subject(self._trial, self._model, self._data, self._judges, predict)
             yield from knock_out(subject, self._count_refit)
 

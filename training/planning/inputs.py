@@ -5,23 +5,28 @@ Some faults are known only when the files are open: too few pairs for a tokenize
 
 from functools import lru_cache
 
-from ablate.training.evaluations.evaluation import Evaluation, open_evaluations
+from ablate.training.evaluations.evaluation import open_evaluations
+from ablate.training.planning.module_laws import require_module_laws
 from ablate.training.planning.task_laws import require_evaluation_laws, require_task_laws
 from ablate.training.planning.tried_task import is_own, own_tasks
-from ablate.training.tasks.task import Task
+from ablate.training.trial import Trial
 
 
-def check_inputs(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
-    """Open what they read; those of a user's own also keep the laws of `task_laws`.
+def check_inputs(trial: Trial) -> None:
+    """Open what its task and evaluations read; those of a user's own also keep the laws of `task_laws`.
 
-    Raises whatever opening raises; SpecError is the fault of the spec.
+    Mixers and foreign backbones keep those of `module_laws`. Raises whatever opening raises; SpecError is the fault of
+    the spec.
     """
+    task, evaluations = trial.task, trial.evaluations
     for own in own_tasks(task):
         _keep_laws(own)
     task.open()
     open_evaluations(task, evaluations)
     for evaluation in filter(is_own, evaluations):
         _keep_evaluation_laws(evaluation, task)
+    if trial.attention() is None:
+        require_module_laws(trial)
 
 
 _keep_laws = lru_cache(maxsize=256)(require_task_laws)  # cells of a grid share tasks; an error is not kept

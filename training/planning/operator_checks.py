@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, final
 
 from ablate.grid.experiment import Findings
-from ablate.runners.output import slow_notice
+from ablate.grid.names import some
+from ablate.runners.output import format_count, slow_notice
 from ablate.runners.processes.process_state import use_threads
 from ablate.training.planning.granularities import fixed_number_line, fixed_numbers
 from ablate.training.planning.random_layer import smallest_layer
@@ -28,7 +29,7 @@ from ablate.training.planning.starts import (
     starts,
 )
 from ablate.training.trial import Trial
-from ablate.variants import Operator
+from ablate.variants import Backbone, ForeignBackbone, Mixer, Operator
 
 MOST_OPERATORS: Final = 500
 """Distinct operators, or trainings, of a grid that are tried, each some milliseconds."""
@@ -45,23 +46,31 @@ R = TypeVar("R")
 class _PlannedCell(NamedTuple):
     label: str
     trial: Trial
+    model: Backbone
+    layers: tuple[Operator, ...]
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        return tuple(dict.fromkeys(self.trial.operators()))
+        return tuple(dict.fromkeys(self.layers))
 
 
 def find_warnings(cells: Mapping[str, Trial]) -> Findings:
     """Check the operators of the cells of a grid, by label; what cannot be computed is a finding, too."""
     with slow_notice("planning: computing operators on random input"), use_threads(1):
-        return _GridChecks([_PlannedCell(label, trial) for label, trial in cells.items()]).findings()
+        return _GridChecks(cells).findings()
 
 
 @final
 class _GridChecks:
-    def __init__(self, cells: Sequence[_PlannedCell]) -> None:
-        self._cells = cells
-        self._operators = tuple(dict.fromkeys(operator for cell in cells for operator in cell.operators))
+    def __init__(self, cells: Mapping[str, Trial]) -> None:
+        self._cells, self._foreign = list[_PlannedCell](), dict[str, Trial]()
+        for label, trial in cells.items():
+            layers, model = trial.attention(), trial.model
+            if layers is None or not isinstance(model, Backbone):
+                self._foreign[label] = trial
+            else:
+                self._cells.append(_PlannedCell(label, trial, model, layers))
+        self._operators = tuple(dict.fromkeys(operator for cell in self._cells for operator in cell.operators))
         self._unchecked: dict[str, None] = {}
 
     def findings(self) -> Findings:
@@ -72,17 +81,28 @@ class _GridChecks:
             *flat_start_lines(starts),
             *([fixed_number_line(fixed)] if fixed else []),
             *same_function_lines(same),
+            *self._foreign_lines(),
             *self._unchecked,
         )
         kinds: dict[str, Sequence[Any]] = {"starts": starts, "fixed": fixed, "same_functions": same}
         data = {kind: [each._asdict() for each in rows] for kind, rows in kinds.items()}
         return Findings(lines, {**data, "least_reach": LEAST_REACH, "unchecked": [*self._unchecked]})
 
+    def _foreign_lines(self) -> Iterator[str]:
+        """Say what is left out in cells with mixers or foreign backbones."""
+        layers = (each for trial in self._foreign.values() for each in (*trial.operators(), trial.model))
+        labels = dict.fromkeys(each.label for each in layers if isinstance(each, Mixer | ForeignBackbone))
+        if labels:
+            yield (
+                f"{some([*labels], 3)}: no attention that is known here, so probes of layers record nothing there, and "
+                f"nothing is knocked out in {format_count(len(self._foreign), 'cell')}, {some([*self._foreign], 3)}"
+            )
+
     def _starts(self) -> Iterator[tuple[str, NumberStart]]:
 
-        def of(trial: Trial, operator: Operator, moved: Movement) -> list[NumberStart]:
-            size = smallest_layer(trial.model, (operator,), min(trial.task.trained_length, LONGEST))
-            return [*starts(operator, size, trial.operators().index(operator), moved)]
+        def of(cell: _PlannedCell, operator: Operator, moved: Movement) -> list[NumberStart]:
+            size = smallest_layer(cell.model, (operator,), min(cell.trial.task.trained_length, LONGEST))
+            return [*starts(operator, size, cell.layers.index(operator), moved)]
 
         if self._are_too_many("starts", trainings=len({cell.trial.training for cell in self._cells})):
             return
@@ -92,12 +112,12 @@ class _GridChecks:
             if moved is None:
                 continue
             for operator in cell.operators:
-                number_starts = self._try(operator.label, partial(of, cell.trial, operator, moved))
+                number_starts = self._try(operator.label, partial(of, cell, operator, moved))
                 yield from ((cell.label, each) for each in number_starts or ())
 
     def _same_functions(self) -> tuple[SameFunction, ...]:
 
-        if self._are_too_many("same functions"):
+        if not self._cells or self._are_too_many("same functions"):
             return ()
         cells = self._list_cells()
         work = {
@@ -117,13 +137,13 @@ class _GridChecks:
     def _list_cells(self) -> list[LayeredCell]:
         """Cells of one model and length have one size, which all their operators take."""
 
-        together: dict[Any, dict[Any, None]] = defaultdict(dict)
+        together: dict[Any, dict[Operator, None]] = defaultdict(dict)
         for cell in self._cells:
-            together[cell.trial.model, cell.trial.longest].update(dict.fromkeys(cell.operators))
+            together[cell.model, cell.trial.longest].update(dict.fromkeys(cell.operators))
         sizes = {key: smallest_layer(key[0], tuple(operators), key[1]) for key, operators in together.items()}
         return [
-            LayeredCell(label, trial.operators(), sizes[trial.model, trial.longest], _rest(trial))
-            for label, trial in self._cells
+            LayeredCell(cell.label, cell.layers, sizes[cell.model, cell.trial.longest], _rest(cell.trial))
+            for cell in self._cells
         ]
 
     def _try(self, what: str, question: Callable[[], R]) -> R | None:

@@ -12,6 +12,7 @@ from ablate.store.analysis.measurements import find_measure
 from ablate.store.store import Store
 from ablate.training.evaluations.knockout import Knockout
 from ablate.training.evaluations.knockout_plan import plan_cells
+from ablate.training.trial import NO_STAGES
 from ablate.variants import Operator, Placement
 
 
@@ -42,7 +43,9 @@ def find_knockouts(
             problems |= {trial: error for _, trial in rows}
             continue
         for cell, trial in rows:
-            if cell in cells:
+            if cells is not None and cell not in cells:
+                problems[trial] = SpecError(NO_STAGES)
+            elif cells is not None:
                 of = planned.setdefault(trial, {})
                 place = (cells[cell].name, *sorted(cells[cell].point.items()))
                 of[place] = of[place].join(cells[cell]) if place in of else cells[cell]
@@ -55,21 +58,22 @@ def find_knockouts(
     )
 
 
-def _plan_grid(store: Store, grid: str, measure: str | None) -> dict[str, Knockout]:
+def _plan_grid(store: Store, grid: str, measure: str | None) -> dict[str, Knockout] | None:
+    """Plan the cells of a grid whose layers have attention alone; None for a grid without a measure."""
     header = store.grid(grid)
     own = header["measure"]
     if measure is not None:
         chosen = find_measure(store, grid, measure)
         own = {"name": chosen.name, "point": chosen.point}
     if own is None:
-        return {}
+        return None
     several = header.get("baselines") or {}
     wanted = Measure(name=own["name"], point=own["point"])
     return plan_cells(wanted, lambda cell: several.get(cell, header["baseline"]), _operators(store, grid))
 
 
 def _operators(store: Store, grid: str) -> dict[str, Sequence[Operator]]:
-    """Read the operators of the layers of each cell; SpecError if one is not known here."""
+    """Read the operators of the layers of each cell with attention alone; SpecError if one is not known here."""
     listed = store.sql(
         """
         SELECT g.cell, CAST(any_value(t.spec) AS VARCHAR) FROM grid_trial g JOIN trial t USING (trial)
@@ -80,9 +84,12 @@ def _operators(store: Store, grid: str) -> dict[str, Sequence[Operator]]:
     operators: dict[str, Sequence[Operator]] = {}
     for cell, text in listed.rows():
         spec = json.loads(text)
+        if any("kind" in each for each in (spec["model"], spec["operator"], spec["placement"]["rest"])):
+            continue  # a mixer or a foreign backbone
         try:
             operator, placement = Operator.model_validate(spec["operator"]), Placement.model_validate(spec["placement"])
         except ValidationError as error:
             raise spec_error(error, "Operator") from error
-        operators[cell] = placement.operators(operator, spec["model"]["layers"])
+        layers = placement.operators(operator, spec["model"]["layers"])
+        operators[cell] = tuple(each for each in layers if isinstance(each, Operator))
     return operators

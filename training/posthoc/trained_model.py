@@ -29,6 +29,7 @@ from ablate.training.loop.knockout import Subject, knock_out
 from ablate.training.loop.model_predict import ModelPredict
 from ablate.training.tasks.task import Items, Measurements
 from ablate.training.trial import Trial, build_model
+from ablate.variants.model.foreign import Model
 from ablate.variants.model.transformer import Transformer
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -55,7 +56,7 @@ class TrainedModel:
     kept: Kept
     trial: Trial
     step: int
-    model: Transformer
+    model: Model
     device: torch.device
     sources: Mapping[str, str]
     """The present code, as in `ablate.runners.provenance.code`."""
@@ -80,6 +81,7 @@ class TrainedModel:
     def knock_out(self, asked: Knockout) -> list[Measurements | Items]:
         """Measure the knock-outs; empty if nothing of the trial yields their measure."""
         trial = self.trial.changed(execution=self.trial.execution.changed(knockout=asked))
+        assert isinstance(self.model, Transformer)
         with self.evaluation_context():
             judges = open_evaluations(trial.task, trial.evaluations)
             subject = Subject(trial, self.model, trial.task.open(), judges, self.predict)

@@ -11,7 +11,8 @@ from pydantic import Field
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import Found, Probe, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
-from ablate.variants import Backbone, Operator
+from ablate.variants import Operator
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
 _OPENING = "output_gate.opening"
@@ -26,7 +27,7 @@ class GateSparsity(Probe):
     below: Annotated[float, Field(gt=0)] = 0.1
     """A gate below this value counts as closed."""
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_OPENING in operator.numbers() for operator in operators):
             self.refuse("an output gate", operators, "gated_heads() or gated_elements()")
 

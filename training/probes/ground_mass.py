@@ -13,7 +13,8 @@ from typing import ClassVar, Literal
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import Found, Probe, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
-from ablate.variants import Backbone, Ground, Operator
+from ablate.variants import Ground, Operator
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
 
@@ -24,7 +25,7 @@ class GroundMass(Probe):
 
     kind: Literal["ground_mass"] = "ground_mass"
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(operator.normaliser.has_ground for operator in operators):
             self.refuse("a ground state or sink", operators, "principled_ground() or learned_sink()")
 

@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import Found, Probe, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
-from ablate.variants import Backbone, Operator
+from ablate.variants import Operator
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
 
@@ -25,7 +26,7 @@ class PredictedNumbers(Probe):
 
     kind: Literal["predicted_numbers"] = "predicted_numbers"
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if not any(_predicted_names(operator) for operator in operators):
             self.refuse("a number per query or per token", operators, "learned_numbers")
 

@@ -13,7 +13,8 @@ from ablate.grid.errors import SpecError
 from ablate.grid.row_info import RowInfo as RowInfo
 from ablate.grid.spec import Choice, Spec
 from ablate.training.tasks.task import Batch, Data, Task, row_words
-from ablate.variants import Backbone, Operator, Transformer
+from ablate.variants import Operator
+from ablate.variants.model.foreign import AnyBackbone, Model
 from ablate.variants.model.transformer import LayerTrace
 
 NOWHERE: Mapping[str, float] = {}
@@ -44,7 +45,7 @@ Found = Iterator[Probed | ProbeArray]
 class ProbeInput(NamedTuple):
     """The inputs of a probe beside the traces of layers."""
 
-    model: Transformer
+    model: Model
     task: Task
     batch: Batch
     """The probed sequences, on the model's device."""
@@ -71,12 +72,12 @@ class Probe(Choice):
     at_divergence: ClassVar[bool] = False
     """True if `of_model` also runs when training diverges. It must make no pass through the model then."""
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:
         """Raise ValueError if the probe has no meaning in this trial."""
 
     def refuse(self, what: str, operators: Sequence[Operator], use: str) -> NoReturn:
         """Raise ValueError because no operator of the trial has what the probe measures."""
-        labels = ", ".join(dict.fromkeys(operator.label for operator in operators))
+        labels = ", ".join(dict.fromkeys(operator.label for operator in operators)) or "no attention"
         raise ValueError(f"{self.label} measures {what} and no operator has one; got {labels}; drop it or use {use}")
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
@@ -86,7 +87,7 @@ class Probe(Choice):
         """
         return [(self.label, NOWHERE)]
 
-    def tokens(self, model: Backbone) -> int:  # noqa: ARG002  (what a probe overrides)
+    def tokens(self, model: AnyBackbone) -> int:  # noqa: ARG002  (what a probe overrides)
         """Return the least number of tokens of a sequence that the probe needs."""
         return 1
 
@@ -119,7 +120,7 @@ class Probing(Spec):
                     raise ValueError(f"{both} both record {row_words(name, point)}")
         return self
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:
         """Raise ValueError if a probe has no meaning in this trial."""
         for probe in self.probes:
             probe.check(task, model, operators)
@@ -137,7 +138,7 @@ def probe_model(data: Data, probing: Probing) -> Batch:
     return Batch(inputs[:, :length], targets, None if visible is None else visible[:, :length, :length])
 
 
-def require_long_enough(data: Data, probing: Probing, model: Backbone) -> None:
+def require_long_enough(data: Data, probing: Probing, model: AnyBackbone) -> None:
     """Raise SpecError if a probe needs positions that the task's examples do not have."""
     most, label = max(((probe.tokens(model), probe.label) for probe in probing.probes), default=(1, ""))
     if most == 1:

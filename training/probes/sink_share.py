@@ -23,7 +23,8 @@ from ablate.grid.validation import INCREASING
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import Found, Probe, Probed, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
-from ablate.variants import Backbone, Operator
+from ablate.variants import Operator
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -53,11 +54,11 @@ class SinkShare(Probe):
     of: Literal["shares", "weights"] = "shares"
     """"weights" measures signed weights, and the name of every row begins with `raw_`."""
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if 0 in self.positions and all(operator.extra.label == "none" for operator in operators):
             self.refuse("a learned key at position 0", operators, "key_bias()")
 
-    def tokens(self, model: Backbone) -> int:
+    def tokens(self, model: AnyBackbone) -> int:
         return max(1, max(self.positions) - model.sink_tokens)
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:

@@ -42,7 +42,8 @@ from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowInfo
 from ablate.training.tasks.task import Task
 from ablate.training.tasks.text.encoder import Encoder, Encodes, require_spelled
-from ablate.variants import Backbone, Operator, Tokens
+from ablate.variants import Operator, Tokens
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
 _WORDS: Final = {
@@ -132,7 +133,7 @@ class TokenClasses(Probe):
     normalise: Literal["shares", "softmax"] = "shares"
     """How weights per class become shares."""
 
-    def check(self, task: Task, model: Backbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
+    def check(self, task: Task, model: AnyBackbone, operators: Sequence[Operator]) -> None:  # noqa: ARG002
         if self.by == "task" and not isinstance(task, Classified):
             raise ValueError(f"{task.label!r} has no classes of tokens; use by='closed_class' or 'spacy' for text")
         if self.by == "bytes" and task.inputs != Tokens(256):

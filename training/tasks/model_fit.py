@@ -3,11 +3,12 @@
 from ablate.grid.errors import SpecError
 from ablate.training.tasks.task import Task
 from ablate.variants import Backbone, Operator, Scalars
+from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.paths.case import Case
 from ablate.variants.paths.choose import PathName, choose, devices_of
 
 
-def require_model_fits(task: Task, model: Backbone, length: int) -> None:
+def require_model_fits(task: Task, model: AnyBackbone, length: int) -> None:
     """Raise ValueError unless positions, direction and inputs of `model` fit `task`, of up to `length` tokens."""
     table = model.positions.table
     if table and length + model.sink_tokens > table:
@@ -20,9 +21,11 @@ def require_model_fits(task: Task, model: Backbone, length: int) -> None:
         raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
     if not task.sees_ahead and not model.causal:
         raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
-    if isinstance(task.inputs, Scalars) and not model.tied:
+    if not isinstance(model, Backbone) or not isinstance(task.inputs, Scalars):
+        return
+    if not model.tied:
         raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
-    if isinstance(task.inputs, Scalars) and model.read_out != "linear":
+    if model.read_out != "linear":
         raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
 
 

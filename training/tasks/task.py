@@ -19,8 +19,9 @@ from torch.nn import functional as F
 from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.training.tasks.counter_rng import CPU
-from ablate.variants import Backbone, Operator, Scalars, Tokens
+from ablate.variants import Backbone, Scalars, Tokens
 from ablate.variants.model.cache import ModelCache, NoCache
+from ablate.variants.model.mixer import Layers
 
 T = TypeVar("T")
 
@@ -248,7 +249,7 @@ class Task(Choice):
         """Return what it says about the values that it records."""
         return (*self.rows, *starmap(RowInfo, self.units.items()))
 
-    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+    def teachers(self) -> Sequence[tuple[Backbone, Layers]]:
         """Return models that predict every batch before it is trained on, with the operator of each layer."""
         return ()
 

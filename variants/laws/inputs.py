@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from ablate.variants.attend import AttentionOutput, attend
 from ablate.variants.granularity import Axis
 from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone, gpt2, llama2
-from ablate.variants.model.block import Block
 from ablate.variants.model.transformer import Scalars, Transformer
 from ablate.variants.number import HeadShape, Matrix, Number
 from ablate.variants.operator import NumberValues, Operator, head_shape
@@ -207,7 +206,7 @@ def sequences() -> Tensor:
 
 def attentions(model: Transformer) -> list[Attention]:
     """List the attention of every layer, bottom first."""
-    return [cast(Block, layer).attention for layer in model.layers]
+    return model.attentions()
 
 
 def table(tables: torch.nn.ParameterDict, name: str) -> torch.nn.Parameter:

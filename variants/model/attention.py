@@ -219,6 +219,8 @@ def _check(
     shared: dict[str, nn.Parameter] | None,
 ) -> None:
     """Raise SpecError if a layer outside of a model would leave something out without a word."""
+    if not isinstance(operator, Operator):
+        raise SpecError(f"Attention takes an Operator; got {type(operator).__name__}; make_layer takes mixers, too")
     layer, layers = depth
     if size.heads % size.kv_heads:
         raise SpecError(f"kv_heads divides heads {size.heads}; got {size.kv_heads}")

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from ablate.variants.model.attention import Attention, HostOptions
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.cache import Cache
+from ablate.variants.model.mixer import Mixer, MixerLayer
+from ablate.variants.model.seeding import use_seed
 from ablate.variants.operator import Operator
 from ablate.variants.paths.choose import PathName
 
@@ -22,6 +24,8 @@ class LayerPosition(NamedTuple):
     shared: dict[str, nn.Parameter]
     """Numbers that several layers have in common."""
     path: PathName
+    seed: int = 0
+    """Seed of a mixer, which draws its weights itself."""
 
 
 def attention_of(backbone: Backbone, operator: Operator, place: LayerPosition) -> Attention:
@@ -40,6 +44,12 @@ def attention_of(backbone: Backbone, operator: Operator, place: LayerPosition) -
         path=place.path,
         host=HostOptions(backbone.head_outputs, backbone.token_shift),
     )
+
+
+def mixer_of(backbone: Backbone, mixer: Mixer, place: LayerPosition) -> MixerLayer:
+    """Build the mixer of a layer, whose weights follow from the seed and the layer."""
+    with use_seed(place.seed, f"layers.{place.layer}.attention"):
+        return MixerLayer(mixer, width=backbone.width, heads=backbone.heads, layer=place.layer, layers=backbone.layers)
 
 
 _ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -73,12 +83,16 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer: attention and feedforward, sequential or parallel, with norms before or after each."""
 
-    def __init__(self, backbone: Backbone, operator: Operator, place: LayerPosition) -> None:
+    def __init__(self, backbone: Backbone, operator: Operator | Mixer, place: LayerPosition) -> None:
         super().__init__()
         self.post, self.parallel = backbone.norm_position == "post", backbone.parallel
         self.dropout = backbone.dropout
         self.attention_norm = normalisation(backbone)
-        self.attention = attention_of(backbone, operator, place)
+        self.attention = (
+            mixer_of(backbone, operator, place)
+            if isinstance(operator, Mixer)
+            else attention_of(backbone, operator, place)
+        )
         self.feedforward_norm, self.feedforward = None, None
         if backbone.feedforward != "none":
             self.feedforward_norm, self.feedforward = normalisation(backbone), FeedForward(backbone)

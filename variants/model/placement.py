@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ablate.grid.spec import Spec
+from ablate.variants.model.mixer import Layers, Mixer, OperatorOrMixer
 from ablate.variants.operator import Operator
 
 _SOFTMAX = Operator()
@@ -26,8 +27,8 @@ class Placement(Spec):
     """The share of the layers, rounded up, counted from `side`."""
     side: Literal["top", "bottom", "inner", "alternate"] = "top"
     """Which layers: counted from the top or bottom, all but the first and last, or every second from the top."""
-    rest: Operator = _SOFTMAX
-    """The operator of the other layers."""
+    rest: OperatorOrMixer = _SOFTMAX
+    """The operator, or mixer, of the other layers."""
 
     @model_validator(mode="after")
     def _meaning_is_unique(self) -> Self:
@@ -73,6 +74,7 @@ class Placement(Spec):
         placed = max(1, math.ceil(round(self.share * layers, 9)))
         return range(layers - placed, layers) if self.side == "top" else range(placed)
 
-    def operators(self, operator: Operator, layers: int) -> tuple[Operator, ...]:
+    def operators(self, operator: Operator | Mixer, layers: int) -> Layers:
+        """Return the operator or mixer of every layer, bottom first."""
         chosen = self.chosen(layers)
         return tuple(operator if layer in chosen else self.rest for layer in range(layers))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ablate.variants.model.block import Block
+from ablate.variants.model.foreign import Model
 from ablate.variants.model.head_attention import present_tokens
 from ablate.variants.model.transformer import Transformer
 
@@ -35,7 +36,7 @@ class BatchShare(NamedTuple):
 class RunningMeans:
     """Takes the running means of `model` over: from now on they move here and in no forward pass."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
         numbers = [block.attention.numbers for block in model.blocks()]
         for each in numbers:
@@ -44,7 +45,7 @@ class RunningMeans:
 
     @torch.no_grad()
     def move(self, shares: Sequence[BatchShare], pooled: Pooled) -> None:
-        if not self._layers:
+        if not self._layers or not isinstance(self._model, Transformer):
             return
         parts = [_Passing(self._model, share) for share in shares]
         tokens = [part.tokens for part in parts if part.tokens is not None]

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from ablate.grid.errors import SpecError
+
+T = TypeVar("T")
 
 
 class _NothingDrawn(TorchFunctionMode):
@@ -31,3 +35,12 @@ def shapes_only() -> Iterator[None]:
     """Build tensors with shapes but no values."""
     with torch.device("meta"), _NothingDrawn():
         yield
+
+
+def build_shapes(make: Callable[[], T]) -> T:
+    """Call `make` without memory, or with it if a user's code reads values while it builds a module."""
+    try:
+        with shapes_only():
+            return make()
+    except SpecError:
+        return make()

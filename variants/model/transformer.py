@@ -17,6 +17,7 @@ from ablate.variants.model.block import Block, LayerPosition, normalisation
 from ablate.variants.model.cache import ModelCache, NoCache
 from ablate.variants.model.head_attention import AttentionTrace, HeadScales
 from ablate.variants.model.knockout import without
+from ablate.variants.model.mixer import Mixer, MixerLayer, refuse_mask
 from ablate.variants.model.parameters import NumberParameters, undecayed_parameters
 from ablate.variants.model.seeding import generator
 from ablate.variants.model.shapes import shapes_only
@@ -65,12 +66,12 @@ class Predictor(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A backbone with one operator per layer (bottom first). Weights depend on the seed and their own path only."""
+    """A backbone with an operator or mixer per layer (bottom first). Weights depend on the seed and their path only."""
 
     def __init__(
         self,
         backbone: Backbone,
-        operators: Sequence[Operator],
+        operators: Sequence[Operator | Mixer],
         *,
         inputs: Scalars | Tokens,
         seed: int,
@@ -96,9 +97,10 @@ class Transformer(nn.Module):
         self.token_type = nn.Embedding(backbone.token_types, width) if backbone.token_types else None
         self.embedding_norm = normalisation(backbone) if backbone.embedding_norm else None
         self.layers = nn.ModuleList(
-            Block(backbone, operator, LayerPosition(layer, shared, path)) for layer, operator in enumerate(operators)
+            Block(backbone, operator, LayerPosition(layer, shared, path, seed))
+            for layer, operator in enumerate(operators)
         )
-        heads = sorted({attention.heads for attention in self._attentions()})
+        heads = sorted({attention.heads for attention in self.attentions()})
         learned = {str(count): nn.Embedding(positions.buckets, count) for count in heads if positions.buckets}
         self.position_bias = nn.ModuleDict(learned) if learned else None  # a table for all layers of so many heads
         self.norm = normalisation(backbone) if backbone.norm_position == "pre" else None
@@ -127,7 +129,8 @@ class Transformer(nn.Module):
     def start_cache(self, tokens: int) -> ModelCache:
         """Begin to keep keys and values of sequences whose first `tokens` come at once; SpecError if they do not do."""
         reasons = ["a query of an encoder sees later keys"] if not self.backbone.causal else []
-        for operator in {attention.computed for attention in self._attentions()}:
+        reasons += [f"mixer {each.operator.label!r} keeps no keys" for each in self.mixers()]
+        for operator in {attention.computed for attention in self.attentions()}:
             if operator.no_cache is not None:
                 reasons.append(f"{operator.label!r} needs more than kept keys and values {operator.no_cache}")
             if tokens + self.backbone.sink_tokens <= operator.visible.ahead:
@@ -155,10 +158,13 @@ class Transformer(nn.Module):
         return tokens
 
     def trace_layers(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
-        """Yield a trace of every layer on `x`, bottom first; attention is computed by the definition."""
+        """Yield a trace of every layer with attention on `x`, bottom first; it is computed by the definition."""
         hidden = self.embed(x)
         layers = self.bind_layers(hidden.shape[1], hidden.device, visible)
         for number, (block, layer) in enumerate(zip(self.blocks(), layers, strict=True)):
+            if isinstance(block.attention, MixerLayer):
+                hidden = layer(hidden)
+                continue
             worked, leaving, unnormed = _at_work(block, layer, hidden)
             yield LayerTrace(number, block.attention.computed, worked, hidden, leaving, unnormed)
             hidden = leaving
@@ -188,7 +194,7 @@ class Transformer(nn.Module):
 
         Numbers are computed first, those of these components dropped, and gate channels sliced off. Path is "auto".
         """
-        operators = [each.operator for each in self._attentions()]
+        operators = [each.operator for each in self.attentions()]
         left = [without(each, stages) for each in operators]
         with self._set("replacement", [None if new is own else new for new, own in zip(left, operators, strict=True)]):
             yield
@@ -196,7 +202,7 @@ class Transformer(nn.Module):
     @contextmanager
     def attend_uniformly(self) -> Iterator[None]:
         """Give all visible keys one weight in every layer: softmax of queries that are zero, without position bias."""
-        layers = len(self.layers)
+        layers = len(self.attentions())
         with self._set("replacement", [Operator()] * layers), self._set("uniform", [True] * layers):
             yield
 
@@ -212,13 +218,13 @@ class Transformer(nn.Module):
 
         Tokens are as for `NumberParameters.values`.
         """
-        with self._set("adjust", [partial(adjust, layer) for layer in range(len(self.layers))]):
+        with self._set("adjust", [partial(adjust, each.numbers.layer) for each in self.attentions()]):
             yield
 
     @contextmanager
     def _set(self, name: str, values: Sequence[object]) -> Iterator[None]:
         """Set an attribute of the attention of each layer; the values before come back."""
-        attentions = self._attentions()
+        attentions = self.attentions()
         before = [getattr(attention, name) for attention in attentions]
         for attention, value in zip(attentions, values, strict=True):
             setattr(attention, name, value)
@@ -230,13 +236,15 @@ class Transformer(nn.Module):
 
     def _place(self, backbone: Backbone) -> None:
         self.backbone = backbone
-        for attention in self._attentions():
+        for attention in self.attentions():
             attention.positions = backbone.positions
 
     def bind_layers(
         self, length: int, device: torch.device, visible: Tensor | None = None, cache: ModelCache | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
         """Return every layer, bottom first, as a function of [B, length, width] alone; arguments as in `forward`."""
+        if visible is not None and (mixers := self.mixers()):
+            refuse_mask(f"mixer {mixers[0].operator.label!r}")
         mask = self.mask(length, device, visible)
         layers = [None] * len(self.layers) if cache is None else cache.layers
         biases = self._position_biases(length, device, 0 if cache is None else cache.layers[0].length)
@@ -276,7 +284,7 @@ class Transformer(nn.Module):
         if not positions.adds_bias:
             return {}
         distance, biases = distances(length, before + length, device), {}
-        for heads in {attention.heads for attention in self._attentions()}:
+        for heads in {attention.heads for attention in self.attentions()}:
             table = None if self.position_bias is None else self.position_bias[str(heads)].weight
             bias = positions.bias(distance, heads, cast(Tensor | None, table), causal=self.backbone.causal)
             assert bias is not None
@@ -306,21 +314,29 @@ class Transformer(nn.Module):
 
         `dtype` is None without autocast. SpecError if a path given by name cannot compute it.
         """
-        return [each.path_name(length, dtype, compiled=compiled) for each in self._attentions()]
+        return [each.attention.path_name(length, dtype, compiled=compiled) for each in self.blocks()]
 
     def blocks(self) -> list[Block]:
         return [cast(Block, layer) for layer in self.layers]
 
-    def _attentions(self) -> list[Attention]:
-        return [block.attention for block in self.blocks()]
+    def attentions(self) -> list[Attention]:
+        """List the attention of the layers that have one, bottom first."""
+        return [block.attention for block in self.blocks() if isinstance(block.attention, Attention)]
+
+    def mixers(self) -> list[MixerLayer]:
+        """List the mixers of the others."""
+        return [block.attention for block in self.blocks() if isinstance(block.attention, MixerLayer)]
 
     def _tables(self) -> list[NumberParameters]:
-        return [attention.numbers for attention in self._attentions()]
+        return [block.attention.numbers for block in self.blocks()]
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
         """Draw every weight from the seed and its own path, as the backbone's initialisation says."""
+        own = {id(each) for mixer in self.mixers() for each in mixer.modules()}
         for name, module in self.named_modules():
+            if id(module) in own:
+                continue
             if isinstance(module, NumberParameters):
                 module.draw(seed, name)
             if not isinstance(module, nn.Linear | nn.Embedding):

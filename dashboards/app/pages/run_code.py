@@ -67,6 +67,8 @@ def show_operator(store: Store, key: str, operator: Mapping[str, Any]) -> SlotCo
 
 def list_choices(operator: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Stage and kind of every choice of an operator that does something."""
+    if "kind" in operator:
+        return [("mixer", str(operator["kind"]))]
     chosen = ((stage, each.get("kind")) for stage, each in operator.items() if isinstance(each, Mapping))
     return [(stage, str(kind)) for stage, kind in chosen if kind not in (None, "none")]
 

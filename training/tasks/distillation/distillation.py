@@ -27,7 +27,8 @@ from ablate.grid.row_info import RowInfo
 from ablate.training.tasks.counter_rng import CPU
 from ablate.training.tasks.distillation.teacher import Teacher, Teaching, require_sound
 from ablate.training.tasks.task import UNSCORED, Batch, Data, Items, Measurements, Predict, Task, over_items
-from ablate.variants import Backbone, Operator, Tokens
+from ablate.variants import Backbone, Tokens
+from ablate.variants.model.mixer import Layers
 
 _NUMBERS = 1 << 24
 """Logits of one forward pass of an evaluation."""
@@ -110,7 +111,7 @@ class Distillation(Task):
     def row_infos(self) -> tuple[RowInfo, ...]:
         return (*super().row_infos(), *self.task.row_infos())
 
-    def teachers(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+    def teachers(self) -> Sequence[tuple[Backbone, Layers]]:
         return self.teacher.models()
 
     def open(self) -> "DistillationData":

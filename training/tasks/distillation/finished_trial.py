@@ -28,6 +28,7 @@ from ablate.training.tasks.task import Task
 from ablate.training.tasks.text.encoder import Encodes
 from ablate.training.tasks.user_files import absolute_path, require_hash
 from ablate.variants import Backbone, Operator, Placement, Transformer
+from ablate.variants.model.mixer import Layers, OperatorOrMixer
 
 Hash = Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")]
 
@@ -40,14 +41,14 @@ class Architecture(Spec):
 
     model: Backbone
     """Backbone."""
-    operator: Operator
-    """Operator."""
+    operator: OperatorOrMixer
+    """Operator or mixer."""
     placement: Placement
     """Layers with that operator."""
     vocabulary: PositiveInt
     """Number of tokens."""
 
-    def operators(self) -> tuple[Operator, ...]:
+    def operators(self) -> Layers:
         return self.placement.operators(self.operator, self.model.layers)
 
 
@@ -93,7 +94,7 @@ class FinishedTrial(Teacher):
         what = "trial" if self.architecture is None else self.architecture.operator.label
         return f"{what} {str(self.trial)[:8]}"
 
-    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+    def models(self) -> Sequence[tuple[Backbone, Layers]]:
         known = self.known_architecture()
         return [(known.model, known.operators())]
 
@@ -105,7 +106,8 @@ class FinishedTrial(Teacher):
         try:
             require_model_fits(task, known.model, task.length)
             for operator in dict.fromkeys(known.operators()):
-                require_operator_fits(task, known.model, operator, task.length, "auto")
+                if isinstance(operator, Operator):
+                    require_operator_fits(task, known.model, operator, task.length, "auto")
         except ValueError as error:
             raise ValueError(f"{self.name()} cannot learn the task itself: {error}") from error
 
@@ -182,6 +184,8 @@ def _kept_trial(saved: Saved, path: Path) -> _KeptTrial:
         raise SpecError(f"kept weights come with their trial; {path} is a checkpoint of one at work; give kept weights")
     if "read_in.bias" in weights:
         raise SpecError(f"a teacher predicts tokens; trial {saved.trial} in {path} predicts numbers; use another")
+    if "read_in.weight" not in weights:
+        raise SpecError(f"a teacher has a Backbone; trial {saved.trial} in {path} has a model of its own; use another")
     vocabulary = len(weights["read_in.weight"])
     parts = {name: spec[name] for name in ("model", "operator", "placement")}
     try:

@@ -15,7 +15,8 @@ from ablate.grid.spec import Choice
 from ablate.training.tasks.counter_rng import CPU
 from ablate.training.tasks.task import Batch, Task
 from ablate.training.tasks.text.encoder import Encoder, Encodes
-from ablate.variants import Backbone, Operator, Tokens
+from ablate.variants import Backbone, Tokens
+from ablate.variants.model.mixer import Layers
 
 _TRIED = 8
 """Number of predicted tokens that a teacher is tried on."""
@@ -43,7 +44,7 @@ class Teacher(Choice):
     def open(self, task: Task) -> "Teaching":
         """Read the weights; SpecError if they are missing, differ from the spec, or cannot teach the task."""
 
-    def models(self) -> Sequence[tuple[Backbone, tuple[Operator, ...]]]:
+    def models(self) -> Sequence[tuple[Backbone, Layers]]:
         """Return its model, if known without its weights, with the operator of each layer."""
         return ()
 
