@@ -29,7 +29,7 @@ from ablate.training.loop.train import train
 from ablate.training.optimisers import Muon, Training
 from ablate.training.posthoc.planned_knockouts import find_knockouts
 from ablate.training.probes import GroundMass, Probing
-from ablate.training.tasks import MaskedText
+from ablate.training.tasks import FinishedTrial, MaskedText
 from ablate.training.trial import Trial, build_model, parameters
 from ablate.variants import Operator, affine_scaled, babyberta, fox, principled, softmax
 
@@ -418,6 +418,15 @@ def test_a_later_evaluation_rebuilds_them(campaign: Path, tmp_path: Path) -> Non
     """That checks the kept weights by the task's own measurements."""
     words = ["evaluate", "grid=net", "label=tests_short_conv", "--campaign", str(campaign), "--knockout"]
     assert execute(words) == 4
+
+
+def test_a_teacher_may_have_mixers_and_no_foreign_backbone(campaign: Path, spec: ModuleType) -> None:
+    kept = {"execution": {"keep_weights": True}}
+    found = FinishedTrial(campaign=str(campaign), trial=mixed(spec, **kept).key)
+    logits = found.open(spec.base.task).logits(torch.randint(16, (1, 5)))
+    assert logits.shape == (1, 5, 16)
+    with pytest.raises(ValidationError, match="model of its own"):
+        FinishedTrial(campaign=str(campaign), trial=mixed(spec, model=spec.Net(), **kept).key)
 
 
 def test_controls_are_those_that_have_a_meaning(spec: ModuleType) -> None:

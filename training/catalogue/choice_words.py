@@ -92,8 +92,8 @@ def _plain_type(annotation: object) -> str:
     if isinstance(origin, type):
         return f"{origin.__name__} of {' to '.join(map(type_words, arguments))}"
     if _is_family(annotation):
-        kinds = (str(each.model_fields["kind"].default) for each in _package_members(annotation))
-        return f"{annotation.__name__}: {', '.join(kinds)}"
+        kinds = ", ".join(str(each.model_fields["kind"].default) for each in _package_members(annotation))
+        return f"{annotation.__name__}: {kinds}" if kinds else annotation.__name__
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
