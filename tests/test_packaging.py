@@ -1,5 +1,6 @@
 """The wheel and the editable install: one importable name, beside modules of a user with any name."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from hatchling.build import build_editable, build_sdist, build_wheel
 from real_spec import real_spec
 
 from ablate import ROOMS
+from ablate.dashboards.app.pages import ORDER
+from ablate.papers.results.result_files import PAPERS
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,6 +90,13 @@ def test_slurm_is_found_by_its_entry_point(interpreter: Path, tmp_path: Path) ->
     )
     found = output_of(interpreter, "-c", program, cwd=tmp_path).split()
     assert found == ["slurm", "ablate.runners.backends.slurm.backend"]
+
+
+def test_papers_are_found_by_their_entry_points(interpreter: Path, tmp_path: Path) -> None:
+    rows = json.loads(output_of(interpreter, "-m", "ablate", "papers", "--json", cwd=tmp_path))["data"]
+    assert {row["paper"] for row in rows} == set(PAPERS.values())
+    program = "from ablate.dashboards.app.pages import app_pages; print(*(page.name for page in app_pages()))"
+    assert output_of(interpreter, "-c", program, cwd=tmp_path).split() == [*ORDER]
 
 
 def contents(package: Path) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
 """The command `ablate`: it chooses and acts; what an experiment is, the spec file says.
 
-Commands are in `runners/cli` and `training/cli`. Everything heavy is imported inside the one that needs it.
+Commands are in `cli/` of `runners`, `training` and `papers`. Each imports inside of it what is heavy.
 """
 
 import atexit

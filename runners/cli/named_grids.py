@@ -70,7 +70,7 @@ def _module_file(entry: EntryPoint) -> Path:
     module = None if entry.attr else find_spec(entry.module)
     if module is None or not (module.origin or "").endswith(".py"):
         raise SpecError(f"an entry point of ablate.grids names a Python module; {entry.value!r} is none")
-    return Path(str(module.origin))
+    return Path(str(module.origin)).resolve()
 
 
 def _name_grid(file: Path, item: str, scale: PaperScale | None) -> str:
