@@ -1,18 +1,21 @@
 """The command that reads runs of other trackers into a campaign: import."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ablate.grid.errors import SpecError
+from ablate.grid.errors import AblateError, NotFoundError, SpecError
+from ablate.grid.names import some
+from ablate.grid.suggestions import suggest_name
 from ablate.runners.cli.options import Campaign, flag_group
-from ablate.runners.cli.resolve import find_campaign
+from ablate.runners.cli.resolve import CAMPAIGNS, find_campaign
 from ablate.runners.output import format_count, tell, write_table
 
 if TYPE_CHECKING:
     from ablate.store.external_runs.imported_config import What
+    from ablate.store.external_runs.imported_runs import Imported
 
 Names = Annotated[Sequence[str], Parameter(negative="")]
 
@@ -65,7 +68,7 @@ class WhatIsWhere:
 
 def import_(
     *paths: Path,
-    grid: str,
+    grid: str = "imported",
     campaign: Campaign = None,
     what: WhatIsWhere = WhatIsWhere(),
     measure: str | None = None,
@@ -91,22 +94,59 @@ def import_(
 
     if not paths:
         raise SpecError("import takes the files of runs, or directories with such; got none")
-    root = campaign or find_campaign(None)
+    root = campaign or _find_or_name(grid)
     name, _, better = (measure or "").partition(":")
-    codes, rows = list[int](), list[Imported]()
+    told, rows = dict[str, int](), list[Imported]()
     for each in import_runs(root, grid, paths, what.read_options(name)):
         if isinstance(each, Imported):
             rows.append(each)
         else:
-            tell(str(each))
-            codes.append(each.exit_code)
-    if name or baseline:
+            tell(*{str(each)} - told.keys())
+            told.setdefault(str(each), each.exit_code if isinstance(each, AblateError) else 0)
+    _write_runs(rows)
+    faults = [*_list_misnamed(root, grid, rows, [*filter(None, (name, *what.evaluation))], baseline)]
+    tell(*map(str, faults))
+    if (name or baseline) and not faults:
         judged = {"name": name, **({"better": better} if better else {})} if name else None
         Results(root).grid(grid, baseline=baseline, measure=judged)
-    if rows:
-        write_table(["run", "label", "seed", "state", "metrics", "evaluations"], rows)
     tell(f"{format_count(sum(row.state != 'known' for row in rows), 'run')} added to grid {grid} of {root}")
-    return codes[0] if codes else 0
+    return next(filter(None, [*told.values(), *(fault.exit_code for fault in faults)]), 0)
+
+
+def _write_runs(rows: "Sequence[Imported]") -> None:
+    if rows:
+        write_table(["run", "label", "seed", "state", "metrics", "evaluations"], [row[:6] for row in rows])
+    if len(rows) == len({row.label for row in rows}) > 2 and len({row.seed for row in rows}) > 1:
+        tell(
+            "each run has a label of its own, so that no seeds are paired: name the axes by --axis, or leave out what "
+            "makes no difference by --without"
+        )
+
+
+def _find_or_name(grid: str) -> Path:
+    """Find the campaign that there is; if there is none, name one like the grid."""
+    try:
+        return find_campaign(None)
+    except NotFoundError:
+        return CAMPAIGNS / grid
+
+
+def _list_misnamed(
+    root: Path, grid: str, rows: "Sequence[Imported]", evaluations: Sequence[str], baseline: str | None
+) -> Iterator[NotFoundError]:
+    """Yield what was named and is not there."""
+    from ablate.store.external_runs.logged_plans import logged_lines
+    from ablate.store.files.layout import Layout
+
+    names = sorted({name for row in rows for name in row.names})
+    for name in evaluations:
+        if rows and name not in names:
+            has = some(names, 12)
+            yield NotFoundError(f"no run has a value {name!r}; they have {has}{suggest_name(name, names)}")
+    labels = sorted({line["label"] for line in logged_lines(Layout(root), grid)})
+    if rows and baseline is not None and baseline not in labels:
+        has = some(labels, 12)
+        yield NotFoundError(f"no run has the label {baseline!r}; they have {has}{suggest_name(baseline, labels)}")
 
 
 def _axes(words: Sequence[str]) -> dict[str, str] | None:

@@ -3,23 +3,27 @@
 from collections.abc import Mapping
 from typing import Any, final
 
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers.logger import Logger
 
 from ablate.grid.run import RunRecorder
-from ablate.runners.trainers.lightning_stop import StopCallback
 from ablate.runners.trainers.own_checkpoints import OwnCheckpoints
 
 
 @final
-class LightningLogger(Logger):
-    """Logs what modules log; what they log while the trainer evaluates is an evaluation."""
+class LightningLogger(Logger, Callback):
+    """Logs what modules log; what they log while the trainer evaluates is an evaluation.
+
+    As a callback it saves if the trial is to stop, and raises the stop once the values of the step are logged. After
+    the last batch of an epoch it saves at the end of the epoch. From the end of that batch, Lightning would lose count
+    of epochs and train too long.
+    """
 
     name, version = "lightning", "0"
 
     def __init__(self, run: RunRecorder) -> None:
-        self._run, self._own = run, OwnCheckpoints(run)
+        self._run, self._own, self._stops = run, OwnCheckpoints(run), False
         self._trainer: Trainer | None = None
         self._logged: dict[str, int] = {}
 
@@ -31,8 +35,7 @@ class LightningLogger(Logger):
     def log_graph(self, model: LightningModule, _: Any = None) -> None:
         """Take the trainer, which calls this before the first step, and look for stops from now on."""
         self._trainer = model.trainer
-        if not any(isinstance(each, StopCallback) for each in self._trainer.callbacks):
-            self._trainer.callbacks.append(StopCallback(self._own))
+        self._trainer.callbacks += [self] if self not in self._trainer.callbacks else []
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Leave them out: the config of a run is that of its spec, or of `Campaign.start`."""
@@ -53,3 +56,23 @@ class LightningLogger(Logger):
         """Take a checkpoint that was saved; the values of its step may follow."""
         if self._trainer is not None:
             self._own.record(self._trainer.global_step, checkpoint_callback._last_checkpoint_saved)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self._own.note_step(trainer.global_step, max(int(trainer.estimated_stepping_batches), trainer.global_step))
+        self._stops = self._stops or self._own.stop_requested
+        if not trainer.is_last_batch:
+            self.on_train_epoch_end(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        if self._stops:
+            place = self._own.directory / f"step-{trainer.global_step}.ckpt"
+            trainer.save_checkpoint(place)
+            self._own.record(trainer.global_step, place)
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self._own.record_again()
+        if self._stops:
+            self._own.stop()
+
+    def on_train_end(self, trainer: Trainer, *_: Any) -> None:
+        self._own.finish(trainer.global_step)

@@ -8,6 +8,7 @@ import polars as pl
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import measure_of
 from ablate.store.database.queries import coordinates, in_plan_order
+from ablate.store.export.tracker_runs import read_configs
 from ablate.store.store import Store
 
 MEASUREMENTS: Final = {"metrics": "v_metric", "evaluations": "v_evaluation", "probes": "v_probe", "items": "v_item"}
@@ -24,13 +25,18 @@ _TYPES: Final = {"BIGINT": pl.Int64, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean
 def rows(store: Store, grid: str, table: str) -> pl.DataFrame:
     """One of `TABLES` for the grid, in the order of its plan.
 
-    Points are one column per coordinate. Trials have a column per axis, and the grid's measure as `value`.
+    Points are one column per coordinate. Trials have a column per axis, the grid's measure as `value`, and `config`:
+    the levels as JSON text, of logged runs with the rest of their config.
     """
     if table == "verdicts":
         return judge(store, grid).rows
     if table == "trials":
         frame = in_plan_order(store.sql, store.grid(grid), trials(store, grid))
-        return frame.select(pl.lit(grid).alias("grid"), pl.all())
+        configs = read_configs(store, grid)
+        texts = pl.Series(
+            "config", [json.dumps(configs[trial], ensure_ascii=False) for trial in frame["trial"]], pl.String
+        )
+        return frame.select(pl.lit(grid).alias("grid"), pl.all(), *[] if "config" in frame.columns else [texts])
     if table == "cells":
         source, order = "SELECT *, 0 AS position FROM v_cell_stats WHERE grid = $grid", "point"
     else:

@@ -1,16 +1,20 @@
 """Label, seed, axes and config of a run that was read from files of a tracker."""
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
-from ablate.grid.errors import AblateError, SpecError
+from ablate.grid.errors import SpecError
 from ablate.grid.names import axis_names, label_of, some
-from ablate.store.export.tracker_runs import FoundRun
+from ablate.grid.suggestions import suggest_name
+from ablate.store.export.tracker_runs import FoundRun, flatten
 from ablate.store.external_runs.logged_plans import trial_line
+
+_FIELD = re.compile(r"\{([^{}]+)\}")
 
 
 @final
@@ -36,31 +40,34 @@ class What:
     @property
     def columns(self) -> set[str]:
         """Columns of a CSV that are entries of the config."""
-        fields = re.findall(r"\{([^{}]+)\}", self.label or "")
-        return {"label", self.seed, *(self.axes or {}).values(), *fields}
+        return {"label", self.seed, *self.needed}
 
-
-Source = Callable[[What], list[FoundRun]]
-"""Reads the runs of one place."""
+    @property
+    def needed(self) -> set[str]:
+        """Columns that a CSV must have: the entries that are named here and that a run's name does not give."""
+        seed = set() if self.seed == "seed" or self.seed.isdecimal() else {self.seed}
+        names = {*_FIELD.findall(self.label or ""), *(self.axes or {}).values(), *seed}
+        return names - {*_FIELD.findall(self.named or "")}
 
 
 def line_of(grid: str, run: FoundRun, what: What, axes: Mapping[str, str]) -> dict[str, Any]:
     """Return the trial line of a run. Raises SpecError: it has no seed, or no entry of that name."""
     entries = _entries(run, what)
     seed = int(what.seed) if what.seed.isdecimal() else entries.get(what.seed)
+    seed = int(seed) if isinstance(seed, float) and seed.is_integer() else seed  # as of a column with gaps in pandas
     if seed is None:
         raise SpecError(
-            f"a run has a seed, by which it is paired; {run.name!r} has no entry {what.seed!r}, it has "
+            f"a run has a seed, by which it is paired; there is no entry {what.seed!r}, there is "
             f"{some(sorted(entries), 12) or 'none'}: name the entry, or the seed, by --seed"
         )
     levels = {name: _entry(entries, path, f"the axis {name!r}") for name, path in axes.items() if path in entries}
     if what.axes is not None and len(levels) < len(axes):
         _entry(entries, next(path for path in axes.values() if path not in entries), "an axis")
-    own = {"label", what.seed, *what.without}
+    own = {what.seed, *what.without, *({"label"} if run.label is None else ())}
     if what.label is not None:
-        label = re.sub(r"\{([^{}]+)\}", lambda field: label_of(_entry(entries, field[1], "the label")), what.label)
+        label = _FIELD.sub(lambda field: label_of(_entry(entries, field[1], "the label")), what.label)
     else:
-        label = label_of(entries["label"]) if "label" in entries else run.label or ""
+        label = run.label or (label_of(entries["label"]) if "label" in entries else "")
         label = label or " · ".join(map(label_of, levels.values())) or run.name
     return trial_line(grid, label, seed, {name: each for name, each in entries.items() if name not in own}, levels)
 
@@ -68,13 +75,17 @@ def line_of(grid: str, run: FoundRun, what: What, axes: Mapping[str, str]) -> di
 def _entry(entries: Mapping[str, Any], name: str, what: str) -> Any:
     if name not in entries:
         has = some(sorted(entries), 12) or "none"
-        raise SpecError(f"{what} takes an entry of the config; there is no {name!r}, there is {has}")
+        hint = suggest_name(name, list(entries))
+        raise SpecError(f"{what} takes an entry of the config; there is no {name!r}, there is {has}{hint}")
     return entries[name]
 
 
 def _entries(run: FoundRun, what: What) -> dict[str, Any]:
     """Return the entries of the config, those inside others as `model.width`, and those of the name."""
-    entries = dict(_flatten(run.config))
+    entries = {
+        name: value if not isinstance(value, float) or math.isfinite(value) else str(value)
+        for name, value in flatten(run.config)
+    }
     if what.named is not None:
         pattern = re.sub(r"\\\{([^{}]+)\\\}", lambda field: f"(?P<{field[1]}>.+?)", re.escape(what.named))
         try:
@@ -89,26 +100,18 @@ def _entries(run: FoundRun, what: What) -> dict[str, Any]:
     return entries
 
 
-def _flatten(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
-
-
-def find_axes(sources: Mapping[str, Source], what: What) -> Mapping[str, str]:
-    """Return the entry of each axis: as said, or all single values that differ and whose name a column can have."""
-    if what.axes is not None:
-        return what.axes
+def find_axes(runs: Iterable[FoundRun], what: What) -> Mapping[str, str]:
+    """Find the entry of each axis: all single values that differ between the runs and whose name a column can have."""
     levels = defaultdict[str, set[str]](set)
-    for source in sources.values():
-        with suppress(AblateError, OSError):  # it is told where the run is imported
-            for name, value in (entry for run in source(what) for entry in _entries(run, what).items()):
+    for run in runs:
+        with suppress(SpecError):  # it is told where the run is imported
+            for name, value in _entries(run, what).items():
                 if not isinstance(value, list | dict):
                     levels[name].add(label_of(value))
     own = {"label", what.seed, *what.without}
-    names = [name for name, texts in levels.items() if len(texts) > 1 and name not in own and _is_nameable(name)]
+    names = [
+        name for name, texts in sorted(levels.items()) if len(texts) > 1 and name not in own and _is_nameable(name)
+    ]
     return dict(zip(axis_names([(name, None) for name in names]), names, strict=True))
 
 

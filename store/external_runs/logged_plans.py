@@ -67,20 +67,28 @@ def trial_line(
     }
 
 
-def publish(layout: Layout, line: Line) -> str:
-    """Make the run of `line` part of its grid; the name of its submission. Raises SpecError: it does not fit."""
-    _require_fits(line, logged_lines(layout, line["grid"]))  # so that what is refused leaves nothing behind
+KnownLines = dict[str, tuple[float, str, dict[str, Any]] | None]
+"""Submissions that one command has read, by their names, so that it reads each once; None: of another grid."""
+
+
+def publish(layout: Layout, line: Line, known: KnownLines | None = None) -> str:
+    """Make the run of `line` part of its grid; the name of its submission. Raises SpecError: it does not fit.
+
+    A command that publishes many runs has `known`, and calls `derive` after the last one.
+    """
+    _require_fits(line, logged_lines(layout, line["grid"], known))  # so that what is refused leaves nothing behind
     trust_new(layout)
     submission = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
     _publish_submission(layout, submission, line)
     try:
-        _require_fits(line, logged_lines(layout, line["grid"]))  # another may have come in between
+        _require_fits(line, logged_lines(layout, line["grid"], known))  # another may have come in between
     except SpecError:
         for name in ("logged.json", "manifest.jsonl", "manifest.idx"):
             (layout.submission(submission) / name).unlink(missing_ok=True)
         layout.submission(submission).rmdir()
         raise
-    derive(layout, line["grid"])
+    if known is None:
+        derive(layout, line["grid"])
     return submission
 
 
@@ -113,17 +121,27 @@ def _publish_submission(layout: Layout, submission: str, line: Line) -> None:
         atomic.sync_directory(place.parent)
 
 
-def _read_logged(layout: Layout, grid: str) -> Iterator[tuple[float, str, dict[str, Any]]]:
+def _read_logged(
+    layout: Layout, grid: str, known: KnownLines | None = None
+) -> Iterator[tuple[float, str, dict[str, Any]]]:
     """When each run of `grid` was logged, its submission and its line; those of `ablate run` are passed over.
 
     So are damaged ones, as ingest reports them, and those that go meanwhile.
     """
     for submission in layout.submission_ids():
-        manifest = layout.manifest(submission)
         with suppress(NotFoundError, StoreError, FileNotFoundError):
-            record = read_json(layout.submission(submission) / "logged.json")
-            if record.get("grid") == grid:
-                yield float(record["began"]), submission, atomic.parse_object(read_bytes(manifest), str(manifest))
+            if known is None or submission not in known:
+                record = read_json(layout.submission(submission) / "logged.json")
+                manifest = layout.manifest(submission)
+                one = None
+                if record.get("grid") == grid:
+                    one = float(record["began"]), submission, atomic.parse_object(read_bytes(manifest), str(manifest))
+            else:
+                one = known[submission]
+            if known is not None:
+                known[submission] = one
+            if one is not None:
+                yield one
 
 
 def submissions_of(layout: Layout, grid: str) -> dict[str, str]:
@@ -137,10 +155,10 @@ def move_run(layout: Layout, submission: str, grid: str | None) -> None:
     write_json(path, {**read_json(path), "grid": grid})
 
 
-def logged_lines(layout: Layout, grid: str) -> list[dict[str, Any]]:
+def logged_lines(layout: Layout, grid: str, known: KnownLines | None = None) -> list[dict[str, Any]]:
     """The lines of all runs logged into `grid`, oldest first; of a trial that was logged again the first."""
     lines: dict[str, dict[str, Any]] = {}
-    for _, _, line in sorted(_read_logged(layout, grid), key=lambda each: each[:2]):
+    for _, _, line in sorted(_read_logged(layout, grid, known), key=lambda each: each[:2]):
         lines.setdefault(line["trial"], line | {"grid": grid})
     return list(lines.values())
 

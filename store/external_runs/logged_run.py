@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsFloat, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.grid.run import RunRecorder, require_reason
@@ -35,31 +35,39 @@ FLUSH_S: Final = 30.0
 MOST_ROWS: Final = 200_000  # values that are kept in memory at most
 
 
-def start_run(
-    layout: Layout,
-    line: Mapping[str, Any],
-    steps: SupportsIndex | None,
-    code: str | None,
-    *,
-    source: str | None = None,
-    clock: Callable[[], float] | None = None,
-) -> "CampaignRun":
-    """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`.
+class Source(NamedTuple):
+    """The file that a run is read from, and the seconds of the value at hand."""
 
-    If the run is read from a file, `source` names that, and `clock` gives the seconds of the value at hand.
-    """
+    name: str
+    clock: Callable[[], float]
+
+
+def start_run(layout: Layout, line: Mapping[str, Any], steps: SupportsIndex | None, code: str | None) -> "CampaignRun":
+    """Publish the run of `line` in its grid and begin an attempt of it; see `Campaign.start`."""
     steps = None if steps is None else require_whole(steps, "steps of a run", least=1)
     code = None if code is None else require_text(code, "the code of a run, which names its version,", MOST_LABEL)
     _require_free(layout, line)  # so that what is refused leaves nothing behind
-    submission = publish(layout, line)
+    return begin_run(layout, line, publish(layout, line), steps=steps, code=code)
+
+
+def begin_run(
+    layout: Layout,
+    line: Mapping[str, Any],
+    submission: str,
+    *,
+    steps: int | None = None,
+    code: str | None = None,
+    source: Source | None = None,
+) -> "CampaignRun":
+    """Begin an attempt of a run that is published."""
     while True:
         start = start_record(line["trial"], next_attempt(layout, line["trial"]))
         _require_free(layout, line)
         unused = dict.fromkeys({"torch", "triton"} - sys.modules.keys())
-        versions = {**start["versions"], **unused, "script": source or _script()}
+        versions = {**start["versions"], **unused, "script": _script() if source is None else source.name}
         start |= {"submission": submission, "worker": 0, "code": code, "versions": versions}
         if begin(layout, start):
-            return CampaignRun(layout, start, line, steps, clock)
+            return CampaignRun(layout, start, line, steps, None if source is None else source.clock)
 
 
 def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:

@@ -3,108 +3,20 @@
 import json
 import math
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tracked_campaign import write_tracked_campaign
+from tracker_files import SummaryWriter, attempts, event_file, import_, lines, stored, wandb_run
 
 from ablate import Campaign
 from ablate.grid.errors import AblateError
-from ablate.runners.cli.app import execute
-from ablate.store.export.csv_file import read_csv
-from ablate.store.export.tensorboard import read_tensorboard
-from ablate.store.export.tracker_runs import FoundRun
+from ablate.store.export.csv_reader import read_csv
+from ablate.store.export.tensorboard_reader import read_tensorboard
+from ablate.store.export.tracker_runs import FoundRun, Reading
 from ablate.store.export.wandb_offline import read_wandb
 from ablate.store.files.layout import Layout
-from ablate.store.store import Store
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("tensorboard", reason='needs "ablate[tensorboard]"')
-    pytest.importorskip("wandb", reason='needs "ablate[wandb]"')
-    from torch.utils.tensorboard import SummaryWriter
-
-Rows = dict[tuple[str, int], set[tuple[Any, ...]]]
-
-
-def import_(root: Path, *words: str, grid: str = "main") -> int:
-    return execute(["import", *words, "--grid", grid, "--campaign", str(root)])
-
-
-def stored(root: Path, rounded: Callable[[float], float] = float) -> tuple[Rows, dict[tuple[str, int], str]]:
-    """The metrics and evaluations that count, and the state, of each run by label and seed."""
-    queries = (
-        "SELECT label, seed, m.step, m.name, '{}', m.value FROM v_metric m JOIN grid_trial g USING (trial)",
-        "SELECT label, seed, e.step, e.name, point::JSON::VARCHAR, e.value FROM v_evaluation e "
-        "JOIN grid_trial g USING (trial)",
-    )
-    found: Rows = {}
-    with Store.open(root) as store:
-        for query in queries:
-            for label, seed, step, name, point, value in store.sql(query).iter_rows():
-                found.setdefault((label, seed), set()).add((step, name, point, repr(rounded(value))))
-        states = store.sql("SELECT g.label, g.seed, state FROM grid_trial g JOIN trial USING (trial)").iter_rows()
-        return found, {(label, seed): state for label, seed, state in states}
-
-
-def attempts(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("start.json")} | set(Layout(root).submission_ids())
-
-
-def lines(file: Path, *rows: str, end: str = "\n") -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(rows) + end, encoding="utf-8")
-    return file
-
-
-def event_file(folder: Path, *steps: int, tag: str = "train/loss", name: str = "", **hparams: Any) -> Path:
-    """Write scalars by the writer of torch; a step s has the value 1 / (s + 1)."""
-    with SummaryWriter(str(folder), filename_suffix=name) as writer:
-        for step in steps:
-            writer.add_scalar(tag, 1 / (step + 1), step, walltime=1000 + 2 * step)
-        if hparams:
-            from torch.utils.tensorboard.summary import hparams as summaries
-
-            for each in summaries(hparams, {}):
-                writer.file_writer.add_summary(each)
-    (file,) = folder.glob(f"*tfevents*{name}")
-    return file
-
-
-# Exports come back:
-
-
-@pytest.mark.parametrize(
-    ("tracker", "rounded"), [("tensorboard", lambda each: float(np.float32(each))), ("wandb", float)]
-)
-def test_an_export_comes_back_value_by_value(tracker: str, rounded: Callable[[float], float], tmp_path: Path) -> None:
-    write_tracked_campaign(tmp_path / "c")
-    runs = str(tmp_path / "runs")
-    assert execute(["export", tracker, runs, "--campaign", str(tmp_path / "c")]) == 0
-    assert import_(tmp_path / "d", runs, "--axis", "lr", "--axis", "gated") == 0
-    wanted, states = stored(tmp_path / "c", rounded)
-    began = {key: state for key, state in states.items() if state in ("done", "failed")}
-    assert stored(tmp_path / "d") == (wanted, began)
-    trials = Campaign(tmp_path / "d").trials()
-    assert set(zip(trials["lr"], trials["gated"], strict=True)) == {(0.1, True)}
-
-
-def test_an_exported_table_of_metrics_comes_back_with_its_times(tmp_path: Path) -> None:
-    write_tracked_campaign(tmp_path / "c")
-    table = str(tmp_path / "metrics.csv")
-    assert execute(["export", "metrics", "--to", table, "--campaign", str(tmp_path / "c")]) == 0
-    assert import_(tmp_path / "d", table) == 0
-    query = "SELECT label, seed, m.step, m.name, m.value, wall_s FROM v_metric m JOIN grid_trial USING (trial)"
-    before, after = (
-        sorted(map(repr, Campaign(tmp_path / each).sql(f"{query} WHERE label LIKE 'soft%'").rows())) for each in "cd"
-    )
-    assert after == before
-    assert len(after) > 50
-
 
 # Files of others:
 
@@ -139,21 +51,6 @@ def test_a_restarted_run_counts_from_where_it_went_on(tmp_path: Path) -> None:
         ("other", 1, 0.5),
         *[("train/loss", *each) for each in ((0, 1.0), (1, 0.5), (2, 7.0))],
     ]
-
-
-def wandb_run(folder: Path, config: dict[str, Any], code: int = 0, **values: Any) -> Path:
-    import wandb
-
-    before = {*folder.rglob("*.wandb")}
-    settings = wandb.Settings(console="off", silent=True, x_disable_meta=True, x_disable_stats=True, disable_git=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    run = wandb.init(mode="offline", dir=folder, config=config, settings=settings)
-    for step in range(3):
-        run.log({"loss": 1 / (step + 1), **values})
-    run.finish(exit_code=code)
-    wandb.teardown()  # its own process may still write
-    (file,) = {*folder.rglob("*.wandb")} - before
-    return file
 
 
 def test_a_run_of_wandb_has_nested_config_and_odd_values(tmp_path: Path) -> None:
@@ -260,7 +157,7 @@ BAD: dict[str, tuple[Callable[[Path], object], int]] = {
     "no step column": (lambda place: lines(place / "a.csv", "epoch,loss,seed", "1,0.5,0"), 2),
     "half a step": (lambda place: lines(place / "a.csv", "step,loss,seed", "1.5,0.5,0"), 6),
     "a word among numbers": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "2,x,0"), 6),
-    "a step twice": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "1,0.6,0"), 6),
+    "a step twice": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "1,0.6,0"), 2),
     "an empty file": (lambda place: lines(place / "a.csv", end=""), 2),
     "no text": (lambda place: lines(place / "a.csv").write_bytes(b"step,loss\n1,\xff\n"), 2),
     "an unfit name": (lambda place: lines(place / "a.csv", "step, loss,seed", "1,0.5,0"), 2),
@@ -299,22 +196,27 @@ def test_a_missing_package_is_named_and_the_others_go_on(
     assert stored(tmp_path / "c")[1] == {("a", 0): "done"}
 
 
-def _sources(tmp_path: Path) -> Iterator[tuple[Path, Callable[[Path], list[FoundRun]]]]:
-    yield event_file(tmp_path / "t", *range(20)), lambda file: [read_tensorboard("t", [file])]
-    yield wandb_run(tmp_path / "w", {"seed": 0}), lambda file: [read_wandb("w", file)]
+def _sources(tmp_path: Path) -> Iterator[tuple[Path, Callable[[Path], list[Reading]]]]:
+    yield event_file(tmp_path / "t", *range(20)), lambda file: read_tensorboard({file.parent: ("t", [file])})
+    yield wandb_run(tmp_path / "w", {"seed": 0}), lambda file: read_wandb("w", file)
     rows = [f"{step},{1 / (step + 1)}" for step in range(20)]
     yield lines(tmp_path / "a.csv", "step,loss", *rows), lambda file: read_csv("a", file, "step", ["seed"])
 
 
-def _read(full: FoundRun, file: Path, read: Callable[[Path], list[FoundRun]]) -> list[FoundRun]:
+def _read(full: FoundRun, file: Path, read: Callable[[Path], list[Reading]]) -> list[FoundRun]:
     """The runs of an altered file, which hold the first values of the whole one; none if it is refused."""
     try:
         found = read(file)
     except AblateError as error:
-        found = [full._replace(scalars=[], damage=str(error))]
-    for run in found:
+        found = [error]
+    runs = [
+        full._replace(scalars=[], damage=str(each)) if isinstance(each, AblateError) else each
+        for each in found
+        if not isinstance(each, str)
+    ]
+    for run in runs:
         assert run.scalars == full.scalars[: len(run.scalars)]
-    return found
+    return runs
 
 
 def test_wherever_a_file_is_cut_or_altered_only_values_before_that_are_read(tmp_path: Path) -> None:
@@ -322,6 +224,7 @@ def test_wherever_a_file_is_cut_or_altered_only_values_before_that_are_read(tmp_
     for file, read in _sources(tmp_path):
         whole = file.read_bytes()
         (full,) = read(file)
+        assert isinstance(full, FoundRun)
         assert (full.damage, full.failure) == (None, None)
         for at in rng.integers(1, len(whole), 60).tolist():
             file.write_bytes(whole[:at])

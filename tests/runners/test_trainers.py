@@ -12,12 +12,18 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ablate import Campaign, EnvironmentProblem, Run, accelerate_tracker, lightning_logger, transformers_callback
 from ablate.grid import Experiment
+from ablate.runners import trainers
 from ablate.runners.attempts.experiments import train_experiment
 from ablate.runners.processes.process_state import ProcessState
 from ablate.runners.processes.training_context import TrainingStopped, UnfitCheckpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 12
+
+
+def test_each_is_short_enough_to_be_read_at_once() -> None:
+    for path in Path(trainers.__path__[0]).glob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 80
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:
