@@ -1,6 +1,7 @@
 """Runs read from TensorBoard event files, also from directories that PyTorch's writer makes inside that of a run."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -88,7 +89,7 @@ class _Folder:
         self.damage: str | None = None
         self._failure: str | None = None
         self._replaced = 0
-        for file in files:
+        for file in sorted(files, key=_order):
             self._read(file)
 
     def _read(self, file: Path) -> None:
@@ -160,6 +161,11 @@ class _Folder:
             yield LeftOut(place, "values that are no scalars are left out", self.others)
         if self._replaced:
             yield LeftOut(place, "values are left out, as later ones have their steps", {"scalars": self._replaced})
+
+
+def _order(file: Path) -> list[str | int]:
+    """Return the parts of a name, so that file 9 of a process comes before its file 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", file.name)]
 
 
 def _differ(new: tuple[float, float] | None, old: tuple[float, float]) -> bool:

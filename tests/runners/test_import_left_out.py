@@ -131,6 +131,14 @@ def test_values_at_a_step_of_a_later_one_are_counted(tmp_path: Path, said: Said)
     assert [each[2:] for each in values(tmp_path / "c")] == wanted
 
 
+def test_files_of_one_second_follow_the_count_of_their_writer(tmp_path: Path) -> None:
+    for number, step in ((9, 1), (10, 0)):
+        file = event_file(tmp_path / "run", step, step + 1, name=f".{number}")
+        file.rename(file.with_name(f"events.out.tfevents.1.host.1.{number}"))
+    assert import_(tmp_path / "c", str(tmp_path / "run"), "--seed", "0") == 0
+    assert [each[3] for each in values(tmp_path / "c")] == [0, 1]
+
+
 # W&B:
 
 
