@@ -279,7 +279,7 @@ def test_both_sides_of_training_are_compiled_for_every_operator(
     load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a GPU they are; here the trial asks for it. At the limit the loop by hand fails, too."""
-    training = load("training")
+    training = load("training_speed")
     compiled = functools.partial(training.trial_of, compiled=True)
     monkeypatch.setattr(training, "trial_of", lambda *given, **_: compiled(*given))
     monkeypatch.setattr(training, "TURN", 1)
