@@ -1,9 +1,11 @@
 """A program in any language as an experiment: its command line, what fills it, and what it reports."""
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
 
@@ -13,13 +15,16 @@ from ablate.grid.frozen import FROZEN, FrozenDict
 from ablate.grid.spec import OutsideKey
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.programs.filling import RESERVED, file_of, fill_all, names_in
-from ablate.runners.programs.program_code import code_of, script_in
+from ablate.runners.programs.program_code import code_of, require_startable, script_in
 from ablate.runners.programs.report import patterns_of
+from ablate.runners.programs.script_run import METRICS
 from ablate.runners.provenance.loading import spec_directory
 
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
+        if strange := [name for name in value if not isinstance(name, str)]:
+            raise ValueError(f"names of fields are texts, as in JSON; got {strange[0]!r}, write {str(strange[0])!r}")
         return FrozenDict({name: _frozen(each) for name, each in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
@@ -27,6 +32,16 @@ def _frozen(value: Any) -> Any:
 def _as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
+
+def _whole(steps: object) -> object:
+    if isinstance(steps, bool | float) or (isinstance(steps, int) and steps < 1):
+        raise ValueError(f"a run has a whole number of steps from 1 on, or a field that holds it; got {steps!r}")
+    return steps
+
+
+_CONFIGS: Final = (".json", ".yaml", ".yml")
+_OWN: Final = frozenset({METRICS, "ABLATE_SEED", "ABLATE_DIRECTORY"})
+"""Variables that every program gets."""
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
@@ -56,7 +71,7 @@ class Command(Experiment):
     """Regular expressions over lines of output, with groups named like metrics, and "step"."""
     evaluations: Texts = ()
     """The same for evaluations."""
-    steps: PositiveInt | str | None = None
+    steps: Annotated[PositiveInt | str | None, BeforeValidator(_whole)] = None
     """Steps of a run, or the field that holds them, for progress and estimates."""
     cwd: Annotated[str, OutsideKey()] = ""
     """Where it runs; by default the folder of its script. Then `argv` names the script from the spec file's folder."""
@@ -74,11 +89,14 @@ class Command(Experiment):
         if not isinstance(data, dict) or not isinstance(data.get("argv"), list | tuple):
             return data
         argv, cwd, here = list(data["argv"]), data.get("cwd") or "", spec_directory()
-        if not isinstance(cwd, str | Path) or not all(isinstance(each, str) for each in argv):
+        if not isinstance(cwd, str | Path) or "\0" in str(cwd) or not all(isinstance(each, str) for each in argv):
             return data
         if not cwd and (at := script_in(argv, here)) is not None:
-            script = here / argv[at]
-            argv[at], here = f"./{script.name}" if at == 0 else script.name, script.parent
+            script, program = here / argv[at], here / argv[0]
+            argv[at] = f"./{script.name}" if at == 0 or argv[at - 1] == "-c" else script.name
+            if at and "/" in argv[0] and not Path(argv[0]).is_absolute() and here != script.parent:
+                argv[0] = f"./{os.path.relpath(program, script.parent)}"
+            here = script.parent
         return {**data, "argv": argv, "cwd": str((here / cwd).resolve())}
 
     @model_validator(mode="after")
@@ -97,14 +115,34 @@ class Command(Experiment):
         if self.config and ("config" not in used or Path(self.config).name != self.config):
             raise ValueError(f"config names a file, whose path {{config}} gives to the program; got {self.config!r}, "
                              "write {config} into argv or environment")  # fmt: skip
+        if self.config and (Path(self.config).suffix not in _CONFIGS or "{" in self.config):
+            raise ValueError(f"config is written as JSON, which YAML reads, too; got {self.config!r}, "
+                             f"give a plain name that ends with one of {', '.join(_CONFIGS)}")  # fmt: skip
         if self.resume and not self.checkpoint:
             raise ValueError('resume takes effect if there is a checkpoint; say which files are one: checkpoint="*.pt"')
-        if isinstance(self.steps, str) and not isinstance(self.fields.get(self.steps), int):
-            raise ValueError(f"steps is a number, or a field that is one; {self.steps!r} is not")  # noqa: TRY004
+        if re.search(r"[{}\0]|^/|(^|/)\.\.(/|$)", self.checkpoint):
+            raise ValueError(f"checkpoint is a pattern of names in {{directory}}; got {self.checkpoint!r}, "
+                             'write it as "ckpt*.pt"')  # fmt: skip
         patterns_of([*self.metrics, *self.evaluations])
-        self._fill([*self.argv, *self.environment.values(), *self.resume])
-        file_of(self.fields, dict.fromkeys(RESERVED, ""))
+        self._check_values()
         return self
+
+    def _check_values(self) -> None:
+        for name in self.environment:
+            if name in _OWN or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                why = "is set for every program" if name in _OWN else "has other characters than letters, digits and _"
+                raise ValueError(f"the environment variable {name!r} {why}; give it another name")
+        if isinstance(self.steps, str) and not isinstance(_whole(self.fields.get(self.steps)), int):
+            raise ValueError(f"steps is a whole number from 1 on, or a field that holds one; {self.steps!r} does not")  # noqa: TRY004
+        try:
+            file_of(self.fields, dict.fromkeys(RESERVED, ""))
+        except TypeError as error:
+            raise ValueError(f"fields are numbers, texts, lists and mappings ({error}); convert what is not") from error
+        if not "".join(program := self._fill(self.argv[:1])).strip():
+            raise ValueError(f"argv begins with the name or path of a program; got {self.argv[0]!r}, give one")
+        for text in [*program, *self._fill([*self.argv[1:], *self.environment.values(), *self.resume]), self.cwd]:
+            if "\0" in text:
+                raise ValueError(f"no argument, variable or folder holds the character NUL; got {text!r}, leave it out")
 
     @staticmethod
     def _names(*texts: str) -> set[str]:
@@ -126,14 +164,19 @@ class Command(Experiment):
         texts = (*self.argv, *self.environment.values())
         return "seed" in self._names(*texts) or "{seed}" in self.fields.values()
 
-    def total(self, step: int) -> int:
-        """Return the steps of a run, of which `step` is one."""
-        steps = self.fields[self.steps] if isinstance(self.steps, str) else self.steps
-        return max(step, steps or 0)
+    @property
+    def total(self) -> int | None:
+        """The steps of a run; None: nobody has said."""
+        return self.fields[self.steps] if isinstance(self.steps, str) else self.steps
 
     def other_code(self) -> dict[str, str]:
         """Hash the script and the local files that it imports or names."""
         return code_of(tuple(self._fill(self.argv)), Path(self.cwd))
+
+    def check_inputs(self) -> None:
+        """Refuse a program that cannot be started here."""
+        argv, path = self._fill(self.argv), self.environment.get("PATH")
+        require_startable(argv, Path(self.cwd), None if path is None else self._fill([path])[0])
 
     def train(self, run: Any) -> None:
         """Run the program."""

@@ -24,7 +24,10 @@ def names_in(text: str) -> set[str]:
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Put values in place of their names: `{lr}`, or with a format, `{lr:.4f}`."""
     plain = {name: each if isinstance(each, str | int | float) else _json(each) for name, each in values.items()}
-    return text.format_map({name: str(each) if isinstance(each, bool) else each for name, each in plain.items()})
+    try:
+        return text.format_map({name: str(each) if isinstance(each, bool) else each for name, each in plain.items()})
+    except ValueError as error:
+        raise ValueError(f"the format in {text!r} does not fit its value ({error}); write one that does") from error
 
 
 def fill_all(texts: Iterable[str], values: Mapping[str, object]) -> list[str]:
