@@ -14,3 +14,11 @@ Script = Callable[..., Command]
 
 def trained(command: Experiment, context: Any, place: Path) -> TrainingResult:
     return train_experiment(command, context, place / "files")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

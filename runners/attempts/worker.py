@@ -31,6 +31,8 @@ from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.micro_batches import micro_batches, split, written_micro_batches
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import discard_checkpoints, discard_forgotten, set_aside
+from ablate.runners.child_lifetime import adopt_orphans, children, end_children
+from ablate.runners.output import format_count
 from ablate.runners.processes.failure import Failure, breaks_process, failure_of, unrecorded_failure
 from ablate.runners.processes.memory import release_cached_memory, reset_peak_memory
 from ablate.runners.processes.process_state import ProcessState
@@ -83,7 +85,7 @@ class Listener(Protocol):
         """Report that the row was claimed and starts at `step`."""
         del row, attempt, step
 
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int | None, loss: float) -> None:
         """Report progress; called every step."""
         del row, step, steps, loss
 
@@ -114,6 +116,9 @@ class Worker:
         _ = [*map(import_module, job.preload)]  # settings of these modules are no change by a trial
         self._state = ProcessState()
         self._changes: list[str] | None = None
+        if own_process:
+            adopt_orphans()
+        self._children = children()
 
     def run(self, row: int) -> Outcome:
         """Train the trial of `row`, unless it is done or another process has it.
@@ -259,7 +264,10 @@ class Worker:
 
     def _compare(self) -> list[str]:
         """Return what the attempt changed of the process; compared once, when it ends."""
-        self._changes = self._state.changes() if self._changes is None else self._changes
+        if self._changes is None:
+            left = end_children(but=self._children) if self._own_process else 0
+            told = [f"{format_count(left, 'process', 'processes')} left running and ended"] if left else []
+            self._changes = [*self._state.changes(), *told]
         return self._changes
 
     def _outcome(self, row: int, line: dict[str, Any], attempt: Attempt, trial: Experiment | Exception) -> Outcome:

@@ -12,6 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, final
+from uuid import uuid4
+
+from ablate.runners.child_lifetime import running_processes
+from ablate.store.files.trial_status import process_started
 
 MOST_OUTPUT: Final = 8 * 2**20
 """Characters of output in a log; the last lines follow, too."""
@@ -21,13 +25,21 @@ _AT_ONCE: Final = 2**20
 _LEAVE_S: Final = 1.0
 _TAIL: Final = 40
 _TAIL_WIDTH: Final = 2000
-_GUARD: Final = 'read group && read _; kill -9 "-$group"'
-"""Ends the group of a program when the pipe from its worker closes, which it does however the worker ends."""
+_MARK: Final = "ABLATE_PROGRAM"
+"""Variable that all processes of a program have, also those that left its group."""
+_GUARD: Final = f"""
+read group; read mark; read _
+kill -9 "-$group"
+for each in /proc/[0-9]*; do
+    tr '\\0' '\\n' < $each/environ | grep -qx "{_MARK}=$mark" && kill -9 ${{each#/proc/}}
+done 2> /dev/null
+"""
+"""Ends the processes of a program when the pipe from its worker closes, which it does however the worker ends."""
 
 
 @final
 class Program:
-    """A program at work. As a context manager, it ends the program and its group of processes on exit."""
+    """A program at work. As a context manager, it ends the program and all its processes on exit."""
 
     def __init__(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
         """Raises OSError if the program cannot be started."""
@@ -36,12 +48,13 @@ class Program:
         self._guard = subprocess.Popen(
             guard, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
         )
+        self._mark, self._began = uuid4().hex, process_started(self._guard.pid)
         before = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a blocked signal would be blocked in the program, too
         try:
             self._child = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env=environment,
+                env={**environment, _MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -55,7 +68,7 @@ class Program:
         assert self._guard.stdin is not None
         assert self._child.stdout is not None
         with suppress(BrokenPipeError):
-            self._guard.stdin.write(b"%d\n" % self._child.pid)
+            self._guard.stdin.write(f"{self._child.pid}\n{self._mark}\n".encode())
             self._guard.stdin.flush()
         self._output = self._child.stdout
         os.set_blocking(self._output.fileno(), False)
@@ -66,7 +79,7 @@ class Program:
         self.stopping = self._told_group = False
         self._until: float | None = None
         """When what is left of its group is killed."""
-        self._left = 0
+        self._left, self._over = 0, False
         self.drained = False
         """True if the latest call of `lines` took all output that there was."""
 
@@ -74,7 +87,8 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end_group()
+        if not self._over:
+            self._signal(signal.SIGKILL)
         self._child.wait()
         self._release_guard()
         self._log.close()
@@ -88,11 +102,11 @@ class Program:
 
     @property
     def left_behind(self) -> int:
-        """Processes of its group that were ended after it."""
+        """Processes that were ended after it."""
         return self._left
 
     def poll(self) -> int | None:
-        """Return the exit status once it and its group have ended, as `subprocess` has it.
+        """Return the exit status once it and its processes have ended, as `subprocess` has it.
 
         A stop that was requested is carried out. Processes that are left without one have a second to end.
         """
@@ -101,21 +115,22 @@ class Program:
             return None
         if self._until is None:
             self._until = time.monotonic() + _LEAVE_S
-        left = [] if status is None else _members(self._child.pid)
+        left = [] if status is None else self._members()
         if status is not None and not left:
+            self._over = True
             return status
         if time.monotonic() >= self._until:
             self._left = len(left)
-            self._signal_group(signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             return self._child.wait()
         if left and self.stopping and not self._told_group:  # such as of a shell, which ends before what it runs
             self._told_group = True
-            self._signal_group(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
         return None
 
     def stop(self, grace_s: float) -> None:
-        """Send SIGTERM; what is left after `grace_s` seconds is killed."""
-        if not self.stopping:
+        """Send SIGTERM, unless it has ended; what is left after `grace_s` seconds is killed."""
+        if not self.stopping and self._child.poll() is None:
             self.stopping, self._until = True, time.monotonic() + grace_s
             self._child.terminate()
 
@@ -150,13 +165,28 @@ class Program:
             yield self._log.note(whole[:MOST_LINE].decode("utf-8", "replace"))
         self._pending = (self._pending + rest)[:MOST_LINE]
 
-    def _end_group(self) -> None:
-        if self._child.poll() is None or _members(self._child.pid):
-            self._signal_group(signal.SIGKILL)
+    def _members(self) -> list[int]:
+        """List its processes that are no zombies; without /proc, its leader if any is."""
+        members: list[int] = []
+        if self._began is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, 0)
+                members.append(self._child.pid)
+            return members
+        mark = f"{_MARK}={self._mark}\0".encode()
+        for pid, fields in running_processes():
+            with suppress(OSError):
+                young = int(fields[19]) >= self._began
+                if int(fields[2]) == self._child.pid or (young and mark in Path(f"/proc/{pid}/environ").read_bytes()):
+                    members.append(pid)
+        return members
 
-    def _signal_group(self, which: signal.Signals) -> None:
+    def _signal(self, which: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, which)
+        for pid in self._members():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, which)
 
     def _release_guard(self) -> None:
         self._guard.kill()
@@ -164,23 +194,6 @@ class Program:
         if self._guard.stdin is not None:
             with suppress(BrokenPipeError):
                 self._guard.stdin.close()
-
-
-def _members(group: int) -> list[int]:
-    """List the processes of a group that are no zombies; where the system does not list them, its leader if any is."""
-    members: list[int] = []
-    if not Path("/proc/self/stat").exists():
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, 0)
-            members.append(group)
-        return members
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdecimal():
-            with suppress(OSError):
-                state, _, its_group = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:3]
-                if int(its_group) == group and state not in "ZX":
-                    members.append(int(name))
-    return members
 
 
 @final

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_scripts import Script, trained
+from program_scripts import Script, alive, trained
 from waiting import wait_until
 
 from ablate import Command
@@ -59,26 +59,21 @@ def test_a_program_that_does_not_exist_is_refused_by_a_plan_and_fails_in_a_worke
     monkeypatch.chdir(tmp_path)
     command = Command(argv=argv)
     with pytest.raises(SpecError, match="there is no"):
-        Codes().sources(command)
+        _ = Codes().sources(command), command.check_inputs()
     with pytest.raises(Failed):
         trained(command, memory(), tmp_path)
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 CHILD = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+APART = CHILD.replace("])", "], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)")
 
 
+@pytest.mark.parametrize("child", [CHILD, APART])
 def test_processes_that_a_program_leaves_are_ended_and_its_result_counts(
-    script: Script, memory: Any, tmp_path: Path, capsys: Any
+    child: str, script: Script, memory: Any, tmp_path: Path, capsys: Any
 ) -> None:
     context = memory()
-    result = trained(script(CHILD + "print('loss', child.pid)", metrics=r"loss (?P<loss>\S+)"), context, tmp_path)
+    result = trained(script(child + "print('loss', child.pid)", metrics=r"loss (?P<loss>\S+)"), context, tmp_path)
     assert not result.stopped
     assert not alive(int(context.logged[0]["loss"]))
     assert "1 process" in capsys.readouterr().err
@@ -108,11 +103,12 @@ def test_at_a_stop_a_program_may_save_before_it_ends(script: Script, memory: Any
     assert [step for step, _ in context.checkpoints] == [1]
 
 
+@pytest.mark.parametrize("child", [CHILD, APART])
 def test_a_program_that_ignores_a_stop_is_killed_with_all_that_it_started(
-    script: Script, memory: Any, tmp_path: Path
+    child: str, script: Script, memory: Any, tmp_path: Path
 ) -> None:
     context = memory(stop_at={1})
-    text = CHILD + STOPPED.format(handler="signal.SIG_IGN").replace('"step 1 loss 1"', 'f"step 1 loss {child.pid}"')
+    text = child + STOPPED.format(handler="signal.SIG_IGN").replace('"step 1 loss 1"', 'f"step 1 loss {child.pid}"')
     command = script(text, metrics=r"step (?P<step>\d+) loss (?P<loss>\S+)", grace=0.2)
     result = trained(command, context, tmp_path)
     assert (result.stopped, context.checkpoints) == (True, [])
@@ -131,8 +127,9 @@ def test_what_a_shell_runs_is_told_of_a_stop(script: Script, memory: Any, tmp_pa
     assert (tmp_path / "files" / "saved.pt").exists()
 
 
-def test_a_program_dies_with_its_worker(script: Script, tmp_path: Path) -> None:
-    script(CHILD + "print('loss', child.pid, flush=True)\nimport time; time.sleep(600)")
+@pytest.mark.parametrize("child", [CHILD, APART])
+def test_a_program_dies_with_its_worker(child: str, script: Script, tmp_path: Path) -> None:
+    script(child + "print('loss', child.pid, flush=True)\nimport time; time.sleep(600)")
     worker = """
     import sys
     from pathlib import Path
@@ -147,10 +144,10 @@ def test_a_program_dies_with_its_worker(script: Script, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(worker)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
         assert running.stderr is not None
-        child = int(running.stderr.readline())
-        assert alive(child)
+        started = int(running.stderr.readline())
+        assert alive(started)
         running.send_signal(signal.SIGKILL)
-        wait_until(lambda: not alive(child))
+        wait_until(lambda: not alive(started))
 
 
 # Stops and resumed runs:
