@@ -72,6 +72,30 @@ def test_the_seed_reaches_a_program_that_has_no_option_for_it(script: Script, me
         assert drawn[0][name] == plain[name], name  # seed 0 leaves the program's own seeds
 
 
+def test_a_seed_function_at_work_in_one_thread_does_not_keep_the_seed_from_another(
+    script: Script, memory: Any, tmp_path: Path
+) -> None:
+    text = """
+    import random, sys, threading
+    entered, go = threading.Event(), threading.Event()
+    class Slow:
+        def __index__(self):
+            entered.set()
+            go.wait()
+            return 3
+    other = threading.Thread(target=random.seed, args=[Slow()])
+    if "--both" in sys.argv:
+        other.start()
+        entered.wait()
+    random.seed(7)
+    print("seeded", random.random())
+    go.set()
+    """
+    commands = [script(text, *more, evaluations=r"seeded (?P<seeded>\S+)", seed=1) for more in ([], ["--both"])]
+    alone, both = (draws(each, memory(), tmp_path / f"{at}") for at, each in enumerate(commands))
+    assert alone == both
+
+
 def test_a_program_that_takes_the_seed_is_left_alone(script: Script, memory: Any, tmp_path: Path) -> None:
     command = script(DRAWS, "{seed}", evaluations=DRAWN)
     first, second = (draws(command.changed(seed=seed), memory(), tmp_path / f"{seed}") for seed in (1, 2))

@@ -7,6 +7,7 @@ trial added, times an odd number. So seeds of a program stay apart, and with see
 
 # mypy: ignore-errors
 
+import _thread
 import importlib.machinery
 import importlib.util
 import os
@@ -17,7 +18,7 @@ from functools import wraps
 _SEED = int(os.environ.get("ABLATE_SEED", "0"))
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 _SPREAD = 0x9E3779B97F4A7C15
-_calls = []  # seed functions at work, which call others
+_at_work = _thread._local()  # per thread: a seed function that calls others
 
 
 def _combine(seed, bits):
@@ -37,16 +38,16 @@ def _wrap(module, name, bits):
 
     @wraps(original)
     def call(*seeds, **named):
-        if _calls:
+        if getattr(_at_work, "inside", False):
             return original(*seeds, **named)
-        _calls.append(name)
+        _at_work.inside = True
         try:
             return original(
                 *(_combine(each, bits) for each in seeds),
                 **{key: _combine(each, bits) if key in ("seed", "a") else each for key, each in named.items()},
             )
         finally:
-            _calls.pop()
+            _at_work.inside = False
 
     setattr(module, name, call)
 
