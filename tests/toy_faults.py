@@ -61,7 +61,7 @@ def unwritable(trial: ToyTrial, surroundings: TrainingContext) -> TrainingResult
     if not isinstance(trial.operator, Falling):
         plain = surroundings.progress
 
-        def progress(step: int, steps: int, loss: float) -> None:
+        def progress(step: int, steps: int | None, loss: float) -> None:
             plain(step, steps, loss)
             meeting.touch()
 

@@ -90,7 +90,7 @@ class Watch(NamedTuple):
     """Callbacks of the process that runs the worker."""
 
     stop_requested: Callable[[], bool]
-    stepped: Callable[[int, int, float], None]
+    stepped: Callable[[int, int | None, float], None]
     callbacks: Callbacks = Callbacks(())
     works: Callable[[float], None] = lambda _: None
     """Called at every sign of progress, with the seconds that the next one may take at least."""
@@ -224,7 +224,7 @@ class Attempt(TrainingContext):
     def took(self, cost: Mapping[str, float]) -> None:
         self._cost = dict(cost)
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
         self.step = step
         self._heartbeat.tell(step, steps, loss)
         self._watch.stepped(step, steps, loss)

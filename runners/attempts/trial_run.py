@@ -59,6 +59,8 @@ class TrialRun(Run):
         self._loop: StepLoop[Any] | None = None
         self._before = self._step = self._reached = 0
         """Steps of the loops that have ended; the step at work, counted over all loops; that of a program."""
+        self._noted: int | None = None
+        """Steps of a program, if anybody knows."""
         self._costs: dict[str, float] = {}
         self._finished: int | None = None
         self._stop_seen = False
@@ -133,10 +135,10 @@ class TrialRun(Run):
         self._stop_seen = self._stop_seen or self._context.stop_pending()
         return self._stop_seen
 
-    def note_step(self, step: int, steps: int) -> None:
-        """Report the step of a program, and how many there are."""
+    def note_step(self, step: int, steps: int | None) -> None:
+        """Report the step of a program, and how many there are, if anybody knows."""
         with self.door():
-            self._reached = step
+            self._reached, self._noted = step, steps
             self._context.progress(step, steps, self._values.loss)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
@@ -155,7 +157,7 @@ class TrialRun(Run):
             self._step = require_whole(step, "the step")
             own = {"step": self._step, "random": random_states()}
             self._write({"own": dict(state), "ranks": self._saves.gather([own])})
-            self._context.progress(self._step, self._step, self._values.loss)
+            self._context.progress(self._step, self._noted, self._values.loss)
 
     def keep(self, name: str, state: State) -> None:
         with self.door():
@@ -279,10 +281,10 @@ class TrialRun(Run):
             self._over = TrainingStopped()
             raise self._over
 
-    def _open(self) -> None:
-        """Record that training begins, and take over what a checkpoint holds."""
+    def open(self, data: Mapping[str, Any] | None = None) -> None:
+        """Record that training begins, and what it reads; take over what a checkpoint holds."""
         self._opened = True
-        self._context.begins(self.device, None, None)
+        self._context.begins(self.device, None, data)
         restored: tuple[int, Mapping[str, Any]] | None = self._context.restore()
         if self._world is not None:
             restored = self._world.share_restored(restored)
@@ -317,7 +319,7 @@ class TrialRun(Run):
         if self._over is not None:
             raise self._over
         if not self._opened:
-            self._open()
+            self.open()
 
     def _require_by_hand(self, what: str) -> None:
         self._require_open()

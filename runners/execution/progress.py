@@ -26,12 +26,13 @@ class Running(NamedTuple):
     seed: int
     began_at: int
     step: int
-    steps: int
+    steps: int | None
+    """None if nobody knows how many."""
     loss: float | None
 
     @property
     def fraction(self) -> float:
-        left = self.steps - self.began_at
+        left = 0 if self.steps is None else self.steps - self.began_at
         return min(1.0, (self.step - self.began_at) / left) if left > 0 else 0.0
 
 
@@ -61,7 +62,7 @@ class Tally:
         member = self.members[row]
         self.running[row] = Running(member.cell[1], member.seed, step, step, 0, None)
 
-    def advance(self, row: int, step: int, steps: int, loss: float) -> None:
+    def advance(self, row: int, step: int, steps: int | None, loss: float) -> None:
         if row in self.running:
             self.running[row] = self.running[row]._replace(step=step, steps=steps, loss=loss)
 
@@ -145,10 +146,16 @@ def progress_line(tally: Tally) -> str:
         f"{format_duration(tally.seconds_left())} left",
     ]
     at_work = "; ".join(
-        f"{each.label} seed {each.seed} {each.fraction:.0%}" + ("" if each.loss is None else f" loss {each.loss:.4g}")
+        f"{each.label} seed {each.seed} {f'step {each.step}' if each.steps is None else f'{each.fraction:.0%}'}"
+        + ("" if each.loss is None else f" loss {each.loss:.4g}")
         for each in list(tally.running.values())
     )
     return " · ".join([*parts, at_work] if at_work else parts)
+
+
+def format_step(step: int, steps: int | None) -> str:
+    """'step 3/12', or 'step 3' if nobody knows how many there are."""
+    return f"step {step}" if steps is None else f"step {step}/{steps}"
 
 
 def render(tally: Tally) -> RenderableType:
@@ -170,7 +177,7 @@ def render(tally: Tally) -> RenderableType:
             Text(trial.label, overflow="ellipsis", no_wrap=True),
             Text(f"seed {trial.seed}", style="dim"),
             ProgressBar(total=1.0, completed=trial.fraction, width=20),
-            Text(f"step {trial.step}/{trial.steps}" if trial.steps else "starting", style="dim"),
+            Text("starting" if trial.steps == 0 else format_step(trial.step, trial.steps), style="dim"),
             Text("" if trial.loss is None else f"loss {trial.loss:.4g}"),
         )
     return Group(head, cells, rows)

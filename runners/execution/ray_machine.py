@@ -59,7 +59,7 @@ class _Actor(Listener):
     def row_started(self, row: int, attempt: int, step: int) -> None:
         self._events.append(("row_started", row, attempt, step))
 
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int | None, loss: float) -> None:
         if time.monotonic() - self._said_at >= TELL_EVERY_S:
             self._said_at = time.monotonic()
             self._events.append(("row_stepped", row, step, steps, loss))

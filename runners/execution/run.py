@@ -219,7 +219,7 @@ class _ActiveRun:
         del attempt
         self._tally.begin(row, step)
 
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int | None, loss: float) -> None:
         self._tally.advance(row, step, steps, loss)
 
     def row_works(self, row: int, next_s: float) -> None:

@@ -140,7 +140,7 @@ class _Control:
     def row_started(self, row: int, attempt: int, step: int) -> None:
         self.say("started", row, attempt, step)
 
-    def row_stepped(self, row: int, step: int, steps: int, loss: float) -> None:
+    def row_stepped(self, row: int, step: int, steps: int | None, loss: float) -> None:
         now = time.monotonic()
         if now - self._said_at >= TELL_EVERY_S:
             self._said_at = now

@@ -219,7 +219,7 @@ def _write_running(running: Sequence[RunningTrial]) -> None:
             each.seed,
             each.attempt,
             each.host,
-            "-" if each.step is None else f"{each.step}/{each.steps}",
+            "-" if each.step is None else f"{each.step}/{each.steps}" if each.steps else str(each.step),
             None if each.steps_per_s is None else float(f"{each.steps_per_s:.3g}"),
             each.loss,
             _format_last_sign(each.quiet_s),

@@ -249,11 +249,11 @@ def _is_here(device: Device) -> bool:
 def measure_seconds(trial: Experiment, train: Callable[[Any, TrainingContext], TrainingResult]) -> float | None:
     """Measure a few steps, and return the seconds of all training steps of `trial` here, without evaluation.
 
-    None if training ends within its first step. An error of training is not caught.
+    None if training ends within its first step, or nobody knows how many there are. An error of training is not caught.
     """
     timer = _StepTimer()
     train(trial, timer)
-    if not timer.steps_after_first():
+    if timer.steps is None or not timer.steps_after_first():
         return None
     (began, _), *_, (ended, _) = timer.seen  # the pace after the first step, which pays one-time costs
     return (ended - began) / timer.steps_after_first() * timer.steps
@@ -267,10 +267,10 @@ class _StepTimer(NullContext):
         super().__init__()
         self.seen: list[tuple[float, int]] = []
         """Times and numbers of steps."""
-        self.steps = 0
-        """Steps of the whole training."""
+        self.steps: int | None = None
+        """Steps of the whole training; None: nobody knows."""
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
         del loss
         self.steps = steps
         self.seen.append((time.monotonic(), step))

@@ -37,8 +37,8 @@ class TrainingContext:
     def artefact(self, step: int, name: str, arrays: Mapping[str, "np.ndarray"]) -> None:
         """Save arrays for a viewer in one compressed file."""
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
-        """Report progress; cheap, called every step."""
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
+        """Report progress; cheap, called every step. `steps` is None if nobody knows how many there are."""
 
     def compiles(self) -> None:
         """Report that the next step may compile the model first."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 2**20
 """Bytes that are read at once, and the longest line."""
+_KEPT: Final = 4096
+"""Bytes by which a file is known again."""
 
 
 def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -40,7 +42,7 @@ class Report:
     def __init__(
         self,
         run: "TrialRun",
-        total: Callable[[int], int],
+        total: int | None,
         metrics: Sequence[re.Pattern[str]],
         evaluations: Sequence[re.Pattern[str]],
         file: Path,
@@ -55,7 +57,8 @@ class Report:
         self.unused = {each.pattern for each, _ in self._patterns}
         """Patterns that have met no line yet."""
         self._place = self._lines = 0
-        self._half = b""
+        self._half = self._end = b""
+        """Half a line; the last bytes that were read."""
 
     def take_output(self, line: str) -> None:
         """Take the values of a line of output."""
@@ -76,9 +79,9 @@ class Report:
     def take_file(self, *, last: bool = False) -> bool:
         """Take the lines that the program has added to its file; return True if there may be more.
 
-        With `last`, the program has ended, and half a line is an error.
+        With `last`, the program has ended well, and half a line is an error.
         """
-        data = self._read()
+        data = self._read(last=last)
         *lines, self._half = (self._half + data).split(b"\n")
         if last and not data and self._half:
             lines, self._half = [*lines, self._half], b""
@@ -90,16 +93,23 @@ class Report:
             raise SpecError(f"{self._where()} is longer than 1 MiB; a line holds the values of one step")
         return bool(data)
 
-    def _read(self) -> bytes:
+    def _read(self, *, last: bool) -> bytes:
+        """Read on. A file that is being written anew is read once it has again what was read."""
         try:
             with self._file.open("rb") as file:
-                file.seek(0, 2)
-                self._place = min(self._place, file.tell())  # written anew
-                file.seek(self._place)
-                data = file.read(_AT_ONCE)
+                file.seek(self._place - len(self._end))
+                end, data = file.read(len(self._end)), file.read(_AT_ONCE)
         except FileNotFoundError:
+            end, data = b"", b""
+        if end != self._end:
+            if last or len(end) == len(self._end):
+                raise SpecError(
+                    f"the file in ABLATE_METRICS was written anew after line {self._lines}; a program appends to it: "
+                    'open it by mode "a"'
+                )
             return b""
         self._place += len(data)
+        self._end = (end + data)[-_KEPT:]
         return data
 
     def _take_line(self, line: bytes) -> None:
@@ -144,7 +154,7 @@ class Report:
         at = self.step if step is None else require_whole(step, "the step")
         if at > self.step:
             self.step = at
-            self._run.note_step(at, self._total(at))
+            self._run.note_step(at, self._total and max(at, self._total))
         return at
 
     def _where(self) -> str:

@@ -14,8 +14,10 @@ from ablate.runners.output import format_count, say
 from ablate.runners.processes.training_context import Failed, ProgramFailed, UnfitCheckpoint
 from ablate.runners.programs.filling import file_of, fill, fill_all
 from ablate.runners.programs.process import Program
+from ablate.runners.programs.program_code import PYTHON
 from ablate.runners.programs.report import Report, patterns_of
 from ablate.runners.programs.script_run import METRICS
+from ablate.runners.provenance.snapshot_contents import git_state
 
 if TYPE_CHECKING:
     from ablate.runners.attempts.trial_run import TrialRun
@@ -33,6 +35,8 @@ _MEMORY: Final = ("out of memory", "outofmemory", "memoryerror", "can't allocate
 
 def train_program(command: "Command", run: "TrialRun") -> None:
     """Run the program of `command` to its end, or to a requested stop. Raises `Failed` and SpecError."""
+    git = git_state(Path(command.cwd))
+    run.open({"git": git} if git else None)
     restored = run.restore()
     if restored is None:
         _set_aside(run.directory, (_METRICS_FILE, command.config))
@@ -51,7 +55,8 @@ def train_program(command: "Command", run: "TrialRun") -> None:
         raise Failed(f"{argv[0]} cannot be started in {command.cwd} ({error})") from error
     with program:
         status = _follow(command, run, program, report, files)
-    if program.stopping:
+    unfinished = status == 0 and command.total is not None and report.step < command.total
+    if program.stopping or (unfinished and run.stop_requested_quietly):  # a scheduler signals the program, too
         return
     if status:
         raise _failure(name, status, program.tail)
@@ -73,7 +78,7 @@ def _follow(command: "Command", run: "TrialRun", program: Program, report: Repor
     while True:
         status, wrote = program.poll(), files.changed()
         _take_output(program, report, ended=status is not None)
-        while report.take_file(last=status == 0) and status is not None:
+        while report.take_file(last=status == 0 and not program.stopping) and status is not None:
             pass
         works, reported = reported != report.values, report.values
         if wrote and (program.drained or status is not None):
@@ -102,7 +107,7 @@ def _prepare(command: "Command", run: "TrialRun", *, resumes: bool) -> tuple[lis
             file_of(command.fields, {"config": "", **values}) + "\n", encoding="utf-8"
         )
     argv = fill_all([*command.argv, *(command.resume if resumes else ())], values)
-    if argv[0] in ("python", "python3"):
+    if argv[0] in PYTHON:
         argv[0] = sys.executable
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(run.threads))
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if command.execution.device == "cpu" else {}

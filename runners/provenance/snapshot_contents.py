@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from ablate import ROOMS
 from ablate.grid.errors import EnvironmentProblem
@@ -255,6 +255,20 @@ def work_tree(place: Path) -> WorkTree | None:
             changed.append(line.split(" ", 8 if line[0] == "1" else 10)[-1])
     tracked, untracked = _list_files(top, "--cached"), _list_files(top, "--others", "--exclude-standard")
     return WorkTree(top, head, tuple(sorted({*tracked, *untracked})), tuple(untracked), tuple(sorted(changed)))
+
+
+def git_state(place: Path) -> dict[str, Any] | None:
+    """Return the commit of the git work tree around `place`, and whether tracked files differ from it.
+
+    None without a work tree, a commit or a working git.
+    """
+    if not any((each / ".git").exists() for each in (place, *place.parents)):
+        return None
+    with suppress(OSError, EnvironmentProblem):
+        (told,) = _git(place, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
+        commit, _, dirty = told.strip().partition("-")
+        return {"commit": commit, "dirty": bool(dirty)}
+    return None
 
 
 def _list_files(top: Path, *options: str) -> list[str]:

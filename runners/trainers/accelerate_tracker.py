@@ -36,7 +36,7 @@ class AccelerateTracker(GeneralTracker):
         """Record values, without texts; after metrics, save and stop if the trial is to."""
         if step is not None:
             self._step = step
-            self._own.note_step(step, step)
+            self._own.note_step(step, None)
         numbers = {name: value for name, value in values.items() if not isinstance(value, str)}
         if evaluation:
             for name, value in numbers.items():

@@ -45,8 +45,8 @@ class OwnCheckpoints:
         """True if training is to save and stop."""
         return self._trial is not None and self._trial.stop_requested
 
-    def note_step(self, step: int, steps: int) -> None:
-        """Report a step, and how many there are."""
+    def note_step(self, step: int, steps: int | None) -> None:
+        """Report a step, and how many there are, if anybody knows."""
         if self._trial is not None:
             self._trial.note_step(step, steps)
 

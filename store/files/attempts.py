@@ -121,7 +121,7 @@ class Heartbeat:
     def __init__(self, path: Path, every_s: float = BEAT_EVERY_S) -> None:
         self._path = path
         self._every_s = every_s
-        self._progress: tuple[int, int, float] | None = None
+        self._progress: tuple[int, int | None, float] | None = None
         self._took: deque[float] = deque(maxlen=_STEPS_TIMED)
         self._stepped = self._worked = time.monotonic()
         self._stop = threading.Event()
@@ -134,7 +134,7 @@ class Heartbeat:
         self._stop.set()
         self._thread.join()
 
-    def tell(self, step: int, steps: int, loss: float) -> None:
+    def tell(self, step: int, steps: int | None, loss: float) -> None:
         """Content of the next heartbeat: a step was made."""
         now = time.monotonic()
         if self._progress is not None and step > self._progress[0]:

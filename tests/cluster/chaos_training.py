@@ -73,7 +73,7 @@ class Kept:
             time.sleep(0.05)
         return self._attempt.stop_requested()
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
         self._write("step", step)
         self._attempt.progress(step, steps, loss)
         if step % FLUSH_EVERY == 0:

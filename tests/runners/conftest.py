@@ -63,8 +63,8 @@ class Memory(TrainingContext):
     def keep(self, step: int, state: Mapping[str, Any]) -> None:
         self.kept = (step, dict(state))
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
-        assert 0 < step <= steps
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
+        assert 0 < step <= (step if steps is None else steps)
         assert isinstance(loss, float)
         self.step = step
 

@@ -177,7 +177,7 @@ def interrupted(root: Path, tiny: Trial, monkeypatch: pytest.MonkeyPatch) -> tup
     grid = Grid(name="one", base=base, axes=[], seeds=[3])
     plain = Attempt.progress
 
-    def progress(self: Attempt, step: int, steps: int, loss: float) -> None:
+    def progress(self: Attempt, step: int, steps: int | None, loss: float) -> None:
         plain(self, step, steps, loss)
         if step == 9:
             os.kill(os.getpid(), signal.SIGINT)

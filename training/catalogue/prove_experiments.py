@@ -54,7 +54,7 @@ class ShortContext(TrainingContext):
     ) -> None:
         self.recorded[name, step, layer, head, *sorted(point.items())] = value
 
-    def progress(self, step: int, steps: int, loss: float) -> None:
+    def progress(self, step: int, steps: int | None, loss: float) -> None:
         del steps, loss
         self.step = step
 
