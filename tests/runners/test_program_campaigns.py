@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_scripts import Script, trained
+from program_scripts import LASTING, Script, trained
 from warm import warm_server
 
 from ablate import Command
@@ -194,31 +194,6 @@ def values_of(root: Path) -> list[tuple[Any, ...]]:
             "SELECT label, seed, step, value FROM v_metric JOIN grid_trial USING (trial) WHERE name = $n ORDER BY ALL"
         )
         return store.sql(query, {"n": "loss"}).rows()
-
-
-LASTING = """
-import os, random, signal, sys, time
-lr, place, deaths = float(sys.argv[1]), sys.argv[2] + "/state.txt", sys.argv[3]
-step, loss = 0, 1.0
-if "--resume" in sys.argv:
-    with open(place) as file:
-        step, loss = int(file.readline()), float(file.readline())
-while step < 12:
-    step += 1
-    loss *= 1 - lr * random.Random(f"{step} {os.environ['ABLATE_SEED']}").random()
-    print(f"step {step} loss {loss!r}", flush=True)
-    if step % 3 == 0:
-        with open(place + ".new", "w") as file:
-            file.write(f"{step}\\n{loss!r}")
-        os.replace(place + ".new", place)
-    with open(deaths) as file:
-        lines = file.read().splitlines()
-    if lines and int(lines[0].split()[0]) == step:
-        with open(deaths, "w") as file:
-            file.write("\\n".join(lines[1:]))
-        os.kill(os.getppid(), signal.Signals[lines[0].split()[1]])
-        time.sleep(600)
-"""
 
 
 def test_killed_and_interrupted_workers_leave_the_results_of_undisturbed_ones(script: Script, tmp_path: Path) -> None:
