@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -172,7 +173,7 @@ class Attempt(TrainingContext):
         record = {**self._start, "device": device, "path": path, "data": None if data is None else dict(data)}
         if path is not None:
             record["sources"] = of_paths(record.get("sources"), path.split("+"))
-        if device == "cuda":
+        if device == "cuda" and "torch" in sys.modules:
             record["versions"] = {**record["versions"], **gpu_software(device)}
         with _unwritable():
             write_json(self._layout.start(self._trial, self.number), record, "nothing")

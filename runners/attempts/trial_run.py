@@ -1,7 +1,9 @@
 """The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
 
 import json
+import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -75,6 +77,9 @@ class TrialRun(Run):
             return self._world.device.type
         if self._execution.device != "auto":
             return self._execution.device
+        if self._experiment.own_processes and "torch" not in sys.modules:  # loading it here would take GPU memory, too
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES") != "" and Path("/dev/nvidiactl").exists()
+            return "cuda" if visible else "cpu"
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,7 +1,9 @@
 """The command `plan`."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -102,7 +104,7 @@ def _measure(trial: Any) -> float | None:
     from ablate.runners.attempts.experiments import train_experiment
     from ablate.runners.planning.duration import measure_seconds
 
-    with TemporaryDirectory() as directory:
+    with TemporaryDirectory() as directory, Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         return measure_seconds(trial, lambda each, context: train_experiment(each, context, Path(directory)))
 
 

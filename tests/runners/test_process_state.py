@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import textwrap
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -259,7 +260,7 @@ def test_what_an_installed_package_sets_when_it_is_imported_is_restored_and_not_
     assert set(state.changes()) == named
     assert state.restore() == []
     assert functional.linear is whole
-    del sys.modules["own_thing"]  # a snapshot of another test would look for its file
+    del sys.modules["own_thing"], sys.modules["installed_thing"]  # their files go, and a snapshot would miss them
 
 
 DRAWING = ACTING.replace(
@@ -319,6 +320,29 @@ def test_modules_that_other_threads_import_meanwhile_stop_no_comparison(monkeypa
         gc.callbacks.remove(add)
         gc.set_threshold(*threshold)
     assert len(sys.modules) > before + 1
+
+
+def test_a_trial_that_loads_torch_first_changes_nothing() -> None:
+    text = """
+    import sys
+    from ablate.runners.processes.process_state import ProcessState
+    state = ProcessState()
+    assert "torch" not in sys.modules
+    with state.isolate(0):
+        import torch
+    print(state.changes())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_value_that_answers_no_question_stops_no_comparison(
+    state: ProcessState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `torch.classes`, which a trial may load first."""
+    state.retake()
+    monkeypatch.setattr(torch, "classes", torch._classes._Classes())
+    assert state.changes() == []
 
 
 def test_what_torch_wraps_around_an_optimiser_of_the_package_is_no_change(

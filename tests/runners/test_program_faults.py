@@ -1,6 +1,8 @@
 """Programs as trials: what cannot start is refused, and what a program does to its files and processes."""
 
 import subprocess
+import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -289,6 +291,38 @@ def test_without_steps_there_is_no_share_of_them(script: Script, memory: Any, tm
     read = Progress.of(layout, "0" * 32, 1)
     assert read is not None
     assert (read.step, read.steps, read.loss) == (2, None, 0.5)
+
+
+def test_a_plan_does_not_show_what_a_measured_program_prints(place: Path, ablate: Any) -> None:
+    lines = "\n".join(f"echo step {step} loss 1; sleep 0.1" for step in range(1, 9))
+    write(place / "run.sh", lines)
+    write(
+        place / "spec.py",
+        f"""
+from ablate import Command, Grid
+base = Command(argv=["sh", "run.sh"], metrics=r"step (?P<step>\\d+) {LOSS}", steps=80)
+grid = Grid(name="told", base=base, seeds=range(2))
+""",
+    )
+    told = ablate("plan", "spec.py", "--calibrate")
+    assert "1 model" in told.out
+    assert "step 1 loss" not in told.out + told.err
+
+
+def test_the_worker_of_a_program_loads_no_torch(place: Path) -> None:
+    write(place / "run.sh", "echo loss 1\n")
+    text = f"""
+    import sys
+    from pathlib import Path
+    from ablate import Command
+    from ablate.runners.attempts.experiments import train_experiment
+    from ablate.runners.processes.training_context import TrainingContext
+    command = Command(argv=["sh", "run.sh"], metrics={LOSS!r})
+    train_experiment(command, TrainingContext(), Path("files"))
+    print("torch" in sys.modules)
+    """
+    done = [sys.executable, "-c", textwrap.dedent(text)]
+    assert subprocess.run(done, capture_output=True, text=True, check=True).stdout == "loss 1\nFalse\n"
 
 
 # Processes that a `train` leaves:
