@@ -4,10 +4,11 @@
 
 Prints JSON lines, and writes them if asked. `overhead_ms` is the time between the ends of consecutive trials of a
 worker that is neither training nor evaluation: claiming, records, shards, building the model. The first trial of each
-worker is left out; "of" is the kind of experiment. `own_step_us` is a step of a loop of a user's own that logs five
-metrics and does nothing else. `rerun_s` is the time of the same command again on the finished grid, in a process of its
-own. `process_ms` is what the state of the process costs a trial, in time of the CPU: reset random numbers, compare the
-rest.
+worker is left out; "of" is the kind of experiment. Of a Command, all but the time of the program by itself counts.
+
+`own_step_us` is a step of a loop of a user's own that logs five metrics and does nothing else. `rerun_s` is the time of
+the same command again on the finished grid, in a process of its own. `process_ms` is what the state of the process
+costs a trial, in time of the CPU: reset random numbers, compare the rest.
 """
 
 import os
@@ -46,8 +47,10 @@ def grid(trials: int) -> Grid:
     return Grid(name="overhead", base=base, seeds=range(trials), measure=Measure(name="mse"))
 
 
-def measure(trials: int, workers: int, make: Callable[[int], Grid], what: str) -> dict[str, object]:
-    """Run the grid of `make` on `workers` fresh workers."""
+def measure(
+    trials: int, workers: int, make: Callable[[int], Grid], what: str, own_s: float | None = None
+) -> dict[str, object]:
+    """Run the grid of `make` on `workers` fresh workers; `own_s` are the seconds of each training, if known."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         run_campaign(Path(folder), [make(trials)], Local(workers), RunRequest(progress=False, land_every_s=None))
@@ -55,7 +58,7 @@ def measure(trials: int, workers: int, make: Callable[[int], Grid], what: str) -
         with Store.open(Path(folder)) as store:
             rows = store.sql("SELECT worker, ended, train_s, evaluate_s FROM attempt ORDER BY worker, ended").rows()
     gaps = [
-        (ended - before - train - evaluate) * 1000
+        (ended - before - (train + evaluate if own_s is None else own_s)) * 1000
         for (worker, before, *_), (other, ended, train, evaluate) in itertools.pairwise(rows)
         if worker == other
     ]
@@ -71,13 +74,23 @@ def measure(trials: int, workers: int, make: Callable[[int], Grid], what: str) -
     }
 
 
-def measure_log() -> dict[str, object]:
+def time_program(rounds: int = 50) -> float:
+    """Time the program of `own_training` by itself, in seconds."""
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        subprocess.run(own_training.PROGRAM, check=True, capture_output=True)
+        took.append(time.perf_counter() - began)
+    return median(took)
+
+
+def measure_log(make: Callable[[int, int], Grid], what: str) -> dict[str, object]:
     """Measure a step of a user's own loop that logs five metrics and does nothing else, in a campaign."""
     with tempfile.TemporaryDirectory() as folder:
-        run_campaign(Path(folder), [own_training.grid(5, 5000)], request=RunRequest(progress=False))
+        run_campaign(Path(folder), [make(5, 5000)], request=RunRequest(progress=False))
         with Store.open(Path(folder)) as store:
             (took,) = store.sql("SELECT median(value) FROM v_evaluation WHERE name = 'log_us'").row(0)
-    return {"own_step_us": round(took, 1), "target_us": 250.0}
+    return {"of": what, "own_step_us": round(took, 1), "target_us": 250.0}
 
 
 def compare_process(rounds: int = 200) -> dict[str, object]:
@@ -120,7 +133,9 @@ def main() -> None:
     given = parser.parse_args()
     results = Results({**machine(), "threads": 1}, given.write)
     results.add(measure(given.trials, 1, own_training.grid, "Experiment"))
-    results.add(measure_log())
+    results.add(measure(given.trials, 1, own_training.program_grid, "Command", time_program()))
+    results.add(measure_log(own_training.grid, "Experiment"))
+    results.add(measure_log(own_training.logging_grid, "Command"))
     for workers in (1, 2):
         results.add(measure(given.trials, workers, grid, "Trial"))
     results.add(rerun(given.trials))

@@ -199,7 +199,7 @@ def _chosen(found: Mapping[str, Row]) -> Row | None:
 
 
 def _write_overhead(name: str, about: Row) -> str:
-    own, step, one, two, again, state = about["rows"]
+    own, program, step, line, one, two, again, state = about["rows"]
     speed = two["trials_per_s"] / one["trials_per_s"]
     sizes = f"{one['trials']} trials of {one['train_s_mean']:.2f} s, load {about['load']:.1f}"
     return (
@@ -207,6 +207,7 @@ def _write_overhead(name: str, about: Row) -> str:
         f"Beside training and evaluation, a trial costs {one['overhead_ms_median']:.0f} ms (median of one worker).\n"
         f"An experiment of one's own costs {own['overhead_ms_median']:.0f} ms, "
         f"and logging five metrics {step['own_step_us']:.0f} microseconds.\n"
+        f"A program costs {program['overhead_ms_median']:.0f} ms, and logging them {line['own_step_us']:.0f}.\n"
         f"Two workers finish {speed:.2f} times as many trials a second as one.\n"
         f"The same command on the finished grid takes {again['rerun_s']:.1f} s.\n"
         f"Comparing the process after a trial takes {state['process_ms_median']:.1f} ms of processor time.\n"

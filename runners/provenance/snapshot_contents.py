@@ -16,9 +16,10 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, final
@@ -36,6 +37,7 @@ MOST_BYTES = 64 << 20
 """Limit for all user files together."""
 
 _GIT_TIMEOUT_S = 60.0
+GIT_KNOWN_S = 10.0
 _LINE_BREAKS = re.compile(r"[\n\r\\]")
 """Files with these in their names are left out: a list of checksums would have to escape them."""
 
@@ -260,8 +262,14 @@ def work_tree(place: Path) -> WorkTree | None:
 def git_state(place: Path) -> dict[str, Any] | None:
     """Return the commit of the git work tree around `place`, and whether tracked files differ from it.
 
-    None without a work tree, a commit or a working git.
+    None without a work tree, a commit or a working git. What is told may be `GIT_KNOWN_S` old, since git takes longer
+    in a large tree than a short trial.
     """
+    return _git_state(place, time.monotonic() // GIT_KNOWN_S)
+
+
+@lru_cache(maxsize=64)
+def _git_state(place: Path, _when: float) -> dict[str, Any] | None:
     if not any((each / ".git").exists() for each in (place, *place.parents)):
         return None
     with suppress(OSError, EnvironmentProblem):

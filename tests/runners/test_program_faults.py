@@ -20,6 +20,7 @@ from ablate.runners.execution.progress import GridMember, Tally, progress_line
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.planning.duration import measure_seconds
 from ablate.runners.processes.training_context import Failed
+from ablate.runners.provenance import snapshot_contents
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
@@ -167,7 +168,9 @@ def test_the_code_of_a_shell_script_is_what_it_uses_and_nothing_that_it_writes(
         (place / name).write_text(kept, encoding="utf-8")
 
 
-def test_git_is_recorded_and_no_part_of_the_code(place: Path, memory: Any) -> None:
+def test_git_is_recorded_and_no_part_of_the_code(place: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_contents, "GIT_KNOWN_S", 1e-9)
+
     def git(*words: str) -> str:
         told = ["git", "-C", str(place), "-c", "user.name=a", "-c", "user.email=a@b", *words]
         return subprocess.run(told, check=True, capture_output=True, text=True).stdout.strip()
