@@ -4,7 +4,7 @@
 
 Prints JSON lines, and writes them if asked. `overhead_ms` is the time between the ends of consecutive trials of a
 worker that is neither training nor evaluation: claiming, records, shards, building the model. The first trial of each
-worker is left out; "of" is the kind of experiment. Of a Command, all but the time of the program by itself counts.
+worker is left out; "of" is the kind of experiment. The time of a program by itself does not count.
 
 `own_step_us` is a step of a loop of a user's own that logs five metrics and does nothing else. `rerun_s` is the time of
 the same command again on the finished grid, in a process of its own. `process_ms` is what the state of the process

@@ -262,7 +262,7 @@ def work_tree(place: Path) -> WorkTree | None:
 def git_state(place: Path) -> dict[str, Any] | None:
     """Return the commit of the git work tree around `place`, and whether tracked files differ from it.
 
-    None without a work tree, a commit or a working git. What is told may be `GIT_KNOWN_S` old, since git takes longer
+    None without a work tree, a commit or a working git. The answer may be `GIT_KNOWN_S` old, since git takes longer
     in a large tree than a short trial.
     """
     return _git_state(place, time.monotonic() // GIT_KNOWN_S)
