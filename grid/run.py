@@ -1,8 +1,9 @@
 """The run of a trial as training code sees it; a worker makes one, and `Campaign.start`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from ablate.grid.errors import SpecError
@@ -31,6 +32,22 @@ class RunRecorder(ABC):
     raise `SpecError` for a name or a value that no table can hold, and then record nothing of the call. Where `step` is
     left out, a value is of the step at work.
     """
+
+    @property
+    def device(self) -> str:
+        """ "cuda" or "cpu": as the execution of an experiment says, else what torch sees."""
+        return "cuda" if resolve_name("torch.cuda:is_available")() else "cpu"
+
+    @property
+    def threads(self) -> int:
+        """Threads on the CPU: torch has been set to those of an experiment; else what torch uses."""
+        count: int = resolve_name("torch:get_num_threads")()
+        return count
+
+    @property
+    @abstractmethod
+    def directory(self) -> Path:
+        """A directory for files of the trial, which all its attempts share; it stays in the campaign."""
 
     def log(
         self,
@@ -70,6 +87,26 @@ class RunRecorder(ABC):
         """
         at, named, number = self._name_first(step, name, value)
         self._evaluate(at, named, number, {} if point is None else point, items, se_items)
+
+    def knockout(
+        self,
+        fields: str | Iterable[str],
+        name: str,
+        value: SupportsFloat | None = None,
+        *,
+        point: Mapping[str, SupportsFloat] | None = None,
+        items: SupportsIndex | Mapping[str, SupportsFloat] = 1,
+        se_items: SupportsFloat | None = None,
+    ) -> None:
+        """Record an evaluation that was just made, made once more on the trained model without one or more fields.
+
+        `run.evaluate("val_loss", items=losses)`, then `run.knockout("gate", "val_loss", items=losses_without_gate)`:
+        the check *on* of a verdict reads whether what a cell changes did anything. Fields are named as axes name them,
+        such as "model.gate". The items are those of the evaluation; without their values, both need `se_items`.
+        """
+        paths = [fields] if isinstance(fields, str) else [*fields]
+        for at, *row in self._knock_out(paths, name, value, {} if point is None else point, items, se_items):
+            self._evaluate(at, *row)
 
     def probe(
         self,
@@ -116,6 +153,10 @@ class RunRecorder(ABC):
         """Record an evaluation; `rest` is point, items and se_items."""
 
     @abstractmethod
+    def _knock_out(self, paths: Collection[str], name: str, *rest: Any) -> Iterable[tuple[Any, ...]]:
+        """Return the arguments of `_evaluate` for a knock-out; `rest` is value, point, items and se_items."""
+
+    @abstractmethod
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         """Record a probe; `rest` is layer, head and point."""
 
@@ -129,11 +170,6 @@ class Run(RunRecorder):
 
     @property
     @abstractmethod
-    def device(self) -> str:
-        """ "cuda" or "cpu", as the execution says."""
-
-    @property
-    @abstractmethod
     def rank(self) -> int:
         """The number of this process among the `execution.gpus` that train the trial, from 0; rank 0 alone records."""
 
@@ -141,16 +177,6 @@ class Run(RunRecorder):
     @abstractmethod
     def world_size(self) -> int:
         """The number of processes that train the trial; a process group joins them."""
-
-    @property
-    @abstractmethod
-    def threads(self) -> int:
-        """Threads on the CPU; torch has been set to them."""
-
-    @property
-    @abstractmethod
-    def directory(self) -> Path:
-        """A directory for files of the trial, which all its attempts share; it stays in the campaign."""
 
     @abstractmethod
     def steps(self, steps: int, batches: Any = None, *, state: State, name: str = "steps") -> Iterable[Any]:

@@ -5,15 +5,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, final
 
-from ablate.grid import Experiment
+from ablate.grid import Choice, Experiment, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError
+from ablate.grid.path import value_at
 from ablate.grid.run import Run, State, require_reason
 from ablate.grid.values import require_number, require_whole, show
 from ablate.runners.attempts import loop_state
@@ -75,14 +76,15 @@ class TrialRun(Run):
     def device(self) -> str:
         if self._world is not None:
             return self._world.device.type
-        if self._execution.device != "auto":
-            return self._execution.device
+        name = self._execution.device
         if self._experiment.own_processes and "torch" not in sys.modules:  # loading it here would take GPU memory, too
             visible = os.environ.get("CUDA_VISIBLE_DEVICES") != "" and Path("/dev/nvidiactl").exists()
-            return "cuda" if visible else "cpu"
-        import torch
+            return name if name != "auto" else "cuda" if visible else "cpu"
+        if name == "cpu":
+            return "cpu"
+        from ablate.runners.processes.rank_launcher import device_of
 
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return device_of(name).type
 
     @property
     def rank(self) -> int:
@@ -207,6 +209,14 @@ class TrialRun(Run):
         with self.door(may_stop=True):
             self._values.evaluation(step, name, value, *rest)
 
+    def _knock_out(self, paths: Collection[str], name: str, *rest: Any) -> Iterable[tuple[Any, ...]]:
+        for path in paths:
+            value = value_at(self._experiment, path)
+            if isinstance(value, Spec) and not isinstance(value, Choice):
+                inner = ", ".join(f"{path}.{each}" for each in type(value).model_fields)
+                raise SpecError(f"a knock-out leaves out a field or a choice; {path!r} has several: {inner}")
+        return self._values.checked.knockout(paths, name, *rest)
+
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         with self.door(may_stop=True):
             self._values.probe(step, name, value, *rest)
@@ -299,8 +309,7 @@ class TrialRun(Run):
         try:
             self._values.checked.restore(json.loads(self._restored["places"]))
         except (LookupError, TypeError, ValueError) as error:
-            self._over = UnfitCheckpoint(f"its places cannot be read ({error})")
-            raise self._over from error
+            raise UnfitCheckpoint(f"its places cannot be read ({error})") from error
         self._step = step if "own" in self._restored else 0
 
     # The end:
@@ -324,7 +333,11 @@ class TrialRun(Run):
         if self._over is not None:
             raise self._over
         if not self._opened:
-            self.open()
+            try:
+                self.open()
+            except BaseException as error:
+                self._over = error
+                raise
 
     def _require_by_hand(self, what: str) -> None:
         self._require_open()

@@ -302,7 +302,7 @@ class Worker:
         if isinstance(trial, Exception):
             raise trial
         try:
-            files = self._layout.trial(trial.key) / "files"
+            files = self._layout.files(trial.key)
             return train_experiment(trial, attempt, files, lambda: self._measure(grid))
         except (CampaignUnwritable, NodeLost):
             raise

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -91,6 +91,9 @@ class ScriptRun(RunRecorder):
         at, name, point, number, count, error = checked.row
         items = {row[3]: row[4] for row in checked.items} or count
         self._write(at, evaluate=name, value=number, point=dict(point), items=items, se_items=error)
+
+    def _knock_out(self, paths: Collection[str], name: str, *rest: Any) -> Iterable[tuple[Any, ...]]:
+        return self._checked.knockout(paths, name, *rest)
 
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         row = self._checked.probe(step, name, value, *rest)

@@ -1,7 +1,7 @@
 """The knock-outs of a grid's cells as recorded, and the stages in which cells differ, read from a store."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +50,10 @@ def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
 
 
 class Operators(NamedTuple):
-    """The operators of a cell as JSON, the layers that have the first, and the rest of its spec."""
+    """The operators of a cell as JSON, the layers that have the first, and the rest of its spec.
+
+    Another experiment has its fields as `operator` and `others`, and an empty `rest`.
+    """
 
     operator: dict[str, Any]
     rest: dict[str, Any]
@@ -65,7 +68,7 @@ class Operators(NamedTuple):
 
 
 def read_operators(store: Store, grid: str) -> dict[str, Operators]:
-    """Return the operators of each cell of a trial with an operator."""
+    """Return the operators of each cell, or its fields where it has none."""
     header = store.grid(grid)
     tuned = [axis["path"].split(".") for axis in header["axes"] if axis["name"] in nuisance_axes(header)]
     listed = store.sql(
@@ -76,12 +79,16 @@ def read_operators(store: Store, grid: str) -> dict[str, Operators]:
     operators = {}
     for cell, text in listed.iter_rows():
         spec = json.loads(text or "{}")
-        operator, layers = spec.pop("operator", None), spec.pop("placement", None)
+        fields = spec["config"] if spec.get("kind") == "logged" else spec
+        others = {name: value for name, value in fields.items() if name not in ("seed", "execution")}
+        operator, layers = others.get("operator"), others.get("placement")
+        own = Operators(others, {}, {}, others)
         if isinstance(operator, dict) and isinstance(layers, dict) and isinstance(layers.get("rest"), dict):
-            others = {name: value for name, value in spec.items() if name not in ("seed", "execution")}
-            for path in tuned:
-                _remove(others, path)
-            operators[cell] = Operators(operator, layers.pop("rest"), layers, others)
+            del others["operator"], others["placement"]
+            own = Operators(operator, layers.pop("rest"), layers, others)
+        for path in tuned:
+            _remove(others, path)
+        operators[cell] = own
     return operators
 
 
@@ -93,11 +100,34 @@ def _remove(fields: Any, path: Sequence[str]) -> None:
 
 
 def differing(ours: Operators, theirs: Operators) -> set[str]:
-    """Stages in which two cells differ; all that either changes if their operators are in other layers."""
+    """Stages in which two cells differ; all that either changes if their operators are in other layers.
+
+    Without operators, the paths of fields, such as "lr" and "model.gate".
+    """
+    if not ours.rest:
+        return {*_differing_paths(ours.operator, theirs.operator)}
     pairs = [(ours.operator, theirs.operator), (ours.rest, theirs.rest)]
     if ours.layers != theirs.layers:
         pairs += [(ours.operator, ours.rest), (theirs.operator, theirs.rest)]
     return {stage for one, other in pairs for stage in one if stage != "name" and one[stage] != other.get(stage)}
+
+
+def _differing_paths(ours: Mapping[str, Any], theirs: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """Yield paths of fields that differ; a choice, which has a kind, is one field."""
+    for name in {**ours, **theirs}:
+        one, other = ours.get(name), theirs.get(name)
+        if isinstance(one, dict) and isinstance(other, dict) and "kind" not in one:
+            yield from _differing_paths(one, other, f"{before}{name}.")
+        elif one != other:
+            yield before + name
+
+
+def is_blank(fields: Mapping[str, Any], path: str) -> bool:
+    """Return True if a field says that there is nothing to leave out: it is not there, False, 0, None or "none"."""
+    value: Any = fields
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return not value or value == "none" or (isinstance(value, dict) and value.get("kind") == "none")
 
 
 def is_finer(ours: Operators, theirs: Operators, stages: Collection[str]) -> bool:

@@ -16,6 +16,7 @@ from ablate.store.analysis.knockout_rows import (
     Operators,
     Rows,
     differing,
+    is_blank,
     is_finer,
     name_levels,
     read_changes,
@@ -32,6 +33,7 @@ from ablate.store.store import Store
 
 _FOREIGN: Final = "not measured: a mixer or a model of your own has no stages that can be left out"
 _HOW: Final = "`ablate evaluate --knockout` measures trials that kept their weights, and a new run all"
+_HOW_OWN: Final = "run.knockout in the training code measures it"
 
 
 @once
@@ -79,28 +81,56 @@ class KnockedOut(NamedTuple):
     def compare(self, cell: str, base: str) -> Check:
         """Judge the stages in which a cell differs from its baseline."""
         ours, theirs = self.operators.get(cell), self.operators.get(base)
-        if ours is None or theirs is None:
-            return Check("on", "unknown", "not measured: these runs have no operator that can be left out")
+        if ours is None or theirs is None or bool(ours.rest) != bool(theirs.rest):
+            return Check("on", "unknown", "not measured: these runs have nothing in common that can be left out")
         stages = differing(ours, theirs)
         if not stages:
             return Check("on", "-", "both have the same operator")
-        unknown = "" if self.band else "the measure has no band (rope=0), so no change of it is small"
-        unknown = _FOREIGN if ours.foreign or theirs.foreign else unknown
-        if unknown:
-            return Check("on", "unknown", unknown)
-        for arm, where in ((cell, "here"), (base, "in the baseline")):
-            if arm not in self.rows:
-                return Check("on", "unknown", f"not measured {where}; {_HOW}")
-            if self.of_learners and not any(self.rows[arm].values()):
-                return Check("on", "unknown", f"no run {where} learned")
-            wanted = self.seeds.get(arm, frozenset())
-            if lacking := len(wanted - self.rows[arm].get("none", {}).keys()):
-                return Check("on", "unknown", f"not measured in {lacking} of {len(wanted)} runs {where}; {_HOW}")
+        if not self.band:
+            return Check("on", "unknown", "the measure has no band (rope=0), so no change of it is small")
+        if not ours.rest:
+            return self._compare_fields(cell, base, stages)
+        if ours.foreign or theirs.foreign:
+            return Check("on", "unknown", _FOREIGN)
+        if lack := self._find_lack({cell: "here", base: "in the baseline"}, _HOW):
+            return lack
         if self._use_no_attention(cell, base):
             return Check("on", "unknown", "uniform attention changes both by less than the band: the task uses none")
         if is_finer(ours, theirs, stages):
             return self._vary(cell, base, stages)
         return self._are_on(cell, base, stages)
+
+    def _compare_fields(self, cell: str, base: str, paths: Set[str]) -> Check:
+        """Judge fields of an experiment; those that are blank in an arm need not be left out there."""
+        places = {cell: "here", base: "in the baseline"}
+        told = {arm: frozenset[str]().union(*self._parts(arm, paths)) for arm in places}
+        for arm, where in places.items():
+            fields, wanted = self.operators[arm].operator, (told[cell] | told[base] or paths) - told[arm]
+            if missing := [path for path in wanted if not is_blank(fields, path)]:
+                names = " and ".join(sorted(missing))
+                return Check("on", "unknown", f"not measured without {names} {where}; {_HOW_OWN}")
+        arms = {arm: where for arm, where in places.items() if told[arm]}
+        return self._find_lack(arms, _HOW_OWN) or self._are_on(cell, base, paths)
+
+    def _parts(self, arm: str, stages: Set[str]) -> list[frozenset[str]]:
+        """The smallest sets that were left out of an arm and touch `stages`; of fields, those among them."""
+        sets = _by_stages(self.rows.get(arm, {}))
+        smallest = [part for part in sets if not any(other < part for other in sets)]
+        if self.operators[arm].rest:
+            return [part for part in smallest if not part.isdisjoint(stages)]
+        return [part for part in smallest if part <= stages]
+
+    def _find_lack(self, arms: Mapping[str, str], how: str) -> Check | None:
+        """Say why the knock-outs of `arms`, given with their places in words, do not tell; None if they do."""
+        for arm, where in arms.items():
+            if arm not in self.rows:
+                return Check("on", "unknown", f"not measured {where}; {how}")
+            if self.of_learners and not any(self.rows[arm].values()):
+                return Check("on", "unknown", f"no run {where} learned")
+            wanted = self.seeds.get(arm, frozenset())
+            if lacking := len(wanted - self.rows[arm].get("none", {}).keys()):
+                return Check("on", "unknown", f"not measured in {lacking} of {len(wanted)} runs {where}; {how}")
+        return None
 
     def _use_no_attention(self, cell: str, base: str) -> bool:
         uniform = [self.rows[arm].get("uniform", {}) for arm in (cell, base)]
@@ -145,11 +175,12 @@ class KnockedOut(NamedTuple):
         word = "varies" if varies else result.word
         return Check("on", "yes" if varies else "unknown", f"{told}: {_tell(result, word)}", result.low, word)
 
-    def _are_on(self, cell: str, base: str, stages: Collection[str]) -> Check:
+    def _are_on(self, cell: str, base: str, stages: Set[str]) -> Check:
         results, refits, gone, alone = [], [], set[str](), list[str]()
         for arm in (cell, base):
-            sets, refitted = _by_stages(self.rows[arm]), _by_refit(self.rows[arm])
-            parts = [part for part in sets if not part.isdisjoint(stages) and not any(other < part for other in sets)]
+            rows = self.rows.get(arm, {})
+            sets, refitted = _by_stages(rows), _by_refit(rows)
+            parts = self._parts(arm, stages)
             if parts:
                 touched = frozenset[str]().union(*parts)
                 gone |= touched
@@ -158,15 +189,14 @@ class KnockedOut(NamedTuple):
                 if touched in refitted:
                     refits.append(self._left_by_refit(arm, refitted[touched]))
         if not results or _UNKNOWN in results:
-            return Check("on", "unknown", f"not measured without the {_list(stages)}; {_HOW}")
+            how = _HOW if self.operators[cell].rest else _HOW_OWN
+            return Check("on", "unknown", f"not measured without the {_list(stages)}; {how}")
         if any(math.isnan(each.low) for each in results):
             return Check("on", "unknown", f"a value is not on the {self.by.scale} scale, so its change is unknown")
         result, each_alone = _strongest(results), f"; alone: {', '.join(alone)}" if alone else ""
         told = f"leaving the {_list(gone)} out of the trained models {self._size(result)}{each_alone}"
         if result.word == "off":
-            ours, theirs = self.operators[cell].others, self.operators[base].others
-            others = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
-            if others:
+            if others := self._find_others(cell, base, stages - gone):
                 words = f"{told}: off, so the difference is one of {' and '.join(others)}"
                 return Check("on", "no", words, result.high, "off, beside other changes")
             return Check("on", "no", f"{told}: off, so this comparison says nothing about it", result.high, "off")
@@ -177,6 +207,14 @@ class KnockedOut(NamedTuple):
             words = f"{told}; one temperature and one size per head, fitted, leave {left:.2g} of it: {word}"
             return Check("on", "yes", words, left, word)
         return Check("on", "yes", f"{told}: {result.word}", result.low, result.word)
+
+    def _find_others(self, cell: str, base: str, left: Set[str]) -> list[str]:
+        """Name the fields in which two cells differ, apart from those that were left out."""
+        ours, theirs = self.operators[cell], self.operators[base]
+        if not ours.rest:
+            return sorted(left)
+        names = sorted({*ours.others, *theirs.others})
+        return [name for name in names if ours.others.get(name) != theirs.others.get(name)]
 
     def _tell_each(self, arm: str, parts: Sequence[frozenset[str]]) -> list[str]:
         """Each of several components alone, with what a refit leaves of it if all runs have one."""

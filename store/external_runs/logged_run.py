@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, SupportsFloat, S
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.grid.run import RunRecorder, require_reason
-from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole
+from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole, show
 from ablate.store.external_runs.logged_plans import publish
 from ablate.store.files.artefacts import write_artefact
 from ablate.store.files.atomic import write_atomic
@@ -142,6 +142,13 @@ class CampaignRun(RunRecorder):
         """Whether it was finished, or has failed."""
         return self._status is not None
 
+    @property
+    def directory(self) -> Path:
+        """A directory for files of the run, which all its attempts share; it stays in the campaign."""
+        place = self._layout.files(self.trial)
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
     def _step_at_work(self) -> int:
         return self._step
 
@@ -159,6 +166,13 @@ class CampaignRun(RunRecorder):
             self._buffer.add("evaluation", (*self._who, *checked.row))
             self._buffer.extend("item", [(*self._who, *row) for row in checked.items])
             self._note_step(checked.row[0], None)
+
+    def _knock_out(self, paths: Collection[str], name: str, *rest: Any) -> Iterable[tuple[Any, ...]]:
+        config = self._line["spec"]["config"]
+        for path in paths:
+            if path.partition(".")[0] not in config:
+                raise SpecError(f"a knock-out leaves out what the config of the run has; {show(path)} is not in it")
+        return self._checked.knockout(paths, name, *rest)
 
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
         self._require_open()

@@ -4,8 +4,8 @@ A place has one value: a metric at a step, an evaluation at a point, a probe of 
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, SupportsFloat, SupportsIndex, final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, final
 
 from ablate.grid.errors import SpecError
 from ablate.grid.values import require_number, require_whole, show
@@ -34,6 +34,8 @@ class CheckedValues:
         self._steps: dict[str, int] = {}
         self._places: set[Row] = set()
         self._before: tuple[dict[str, int], frozenset[Row]] = {}, frozenset()
+        self._evaluated: dict[Row, CheckedEvaluation] = {}
+        """The evaluations of the latest step that has one, by name and point."""
 
     def state(self) -> list[list[Any]]:
         """Return the places as plain data."""
@@ -76,7 +78,54 @@ class CheckedValues:
         number, values, count, error = _check_items(name, value, items, se_items)
         row = check_row("evaluation", ("", 0, step, name, point, number, count, error))[2:]
         rows = [check_row("item", ("", 0, *row[:3], item, each))[2:] for item, each in values.items()]
-        return CheckedEvaluation(row, rows) if self._take("evaluation", row[:2], row[2]) else None
+        taken = self._take("evaluation", row[:2], row[2])
+        checked = CheckedEvaluation(row, rows)
+        if any(other.row[0] != row[0] for other in self._evaluated.values()):
+            self._evaluated.clear()
+        self._evaluated[row[1], *sorted(row[2].items())] = checked
+        return checked if taken else None
+
+    def knockout(
+        self,
+        paths: Collection[str],
+        name: str,
+        value: SupportsFloat | None,
+        point: Mapping[str, SupportsFloat],
+        items: SupportsIndex | Mapping[str, SupportsFloat],
+        se_items: SupportsFloat | None,
+    ) -> Iterator[Row]:
+        """Yield the arguments of the evaluations that say what an evaluation is without fields of the experiment.
+
+        Raises SpecError: there is none at this point of the latest step, its items are others, or the error is unknown.
+        """
+        if not paths or not {*NO_FIELDS}.isdisjoint(paths):
+            raise SpecError(f"a knock-out leaves out fields by their paths, such as 'gate'; got {show(paths)}")
+        number, values, count, error = _check_items(name, value, items, se_items)
+        place = check_row("evaluation", ("", 0, 0, name, point, number, count, error))[3:]
+        own = self._evaluated.get((place[0], *sorted(place[1].items())))
+        if own is None:
+            raise SpecError(
+                f"a knock-out repeats an evaluation of its step; evaluate {show(name)} at this point before: "
+                f"run.evaluate({name!r}, ...)"
+            )
+        step, _, at, before, own_count, own_error = own.row
+        change, error = place[2] - before, place[4]
+        single = {row[3]: row[4] for row in own.items}
+        if (count, values.keys()) != (own_count, single.keys()):
+            raise SpecError(f"a knock-out is measured on the items of its evaluation; {show(name)} has other ones")
+        if len(values) > 1:
+            changes = [each - single[item] for item, each in values.items()]
+            error = _standard_error(changes) if all(map(math.isfinite, changes)) else None
+        elif error is not None and own_error is not None:
+            error = math.hypot(error, own_error)
+        else:
+            raise SpecError(
+                f"only its error over items tells a knock-out from chance; {show(name)} has none: give it and its "
+                "evaluation items={...}, or se_items="
+            )
+        if ("evaluation", step, unchanged := f"knockout.none.{name}", *_flat(at)) not in self._places:
+            yield step, unchanged, before, at, count, own_error
+        yield step, f"knockout.{'+'.join(sorted({*paths}))}.{name}", change, at, count, error
 
     def probe(
         self,
@@ -96,7 +145,7 @@ class CheckedValues:
         return {str(place[2]) for place in self.state()}
 
     def _take(self, table: str, place: Row, point: Mapping[str, float]) -> bool:
-        full = (table, *place, *(each for pair in sorted(point.items()) for each in pair))
+        full = (table, *place, *_flat(point))
         if full in self._before[1]:
             return False
         if full in self._places:
@@ -104,6 +153,19 @@ class CheckedValues:
             raise SpecError(f"one value has one place; {told}, give it another point")
         self._places.add(full)
         return True
+
+
+NO_FIELDS: Final = ("none", "all", "refit", "uniform")
+"""Knock-outs of trials that are no set of stages."""
+
+
+def _flat(point: Mapping[str, float]) -> Row:
+    return tuple(each for pair in sorted(point.items()) for each in pair)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in values) / (len(values) - 1) / len(values))
 
 
 def _check_items(
@@ -127,7 +189,5 @@ def _check_items(
     if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
         raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
     if se_items is None and len(values) > 1 and math.isfinite(mean):
-        se_items = math.sqrt(
-            math.fsum((each - mean) ** 2 for each in values.values()) / (len(values) - 1) / len(values)
-        )
+        se_items = _standard_error([*values.values()])
     return number, values, len(values), se_items

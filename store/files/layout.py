@@ -96,6 +96,10 @@ class Layout:
         _check(_KEY, key, "a trial's key is 32 hexadecimal digits")
         return self.trials.joinpath(key[:2], key)
 
+    def files(self, key: str) -> Path:
+        """Directory of a trial for files of its training code, which all attempts share."""
+        return self.trial(key) / "files"
+
     def attempt(self, key: str, attempt: int) -> Path:
         return self.trial(key) / f"{attempt:03d}"
 

@@ -14,7 +14,7 @@ import torch
 from own_experiment import Line, line_grid
 from warm import warm_server
 
-from ablate.grid import Experiment, Grid, SpecError
+from ablate.grid import EnvironmentProblem, Experiment, Grid, SpecError
 from ablate.grid.experiment import reference_of
 from ablate.runners.attempts.experiments import experiment_class, train_experiment
 from ablate.runners.attempts.run_request import RunRequest
@@ -388,6 +388,32 @@ def test_a_training_that_does_not_record_what_the_grid_compares_has_failed(tmp_p
     with pytest.raises(Failed, match=r"no 'val_loss'.* loss, valid_loss; did you mean 'valid_loss'"):
         train_experiment(of(train), memory(), tmp_path, lambda: "val_loss")
     assert train_experiment(of(train), memory(), tmp_path, lambda: "loss").step == 0
+
+
+def test_a_device_that_is_not_here_is_no_fault_of_the_trial(
+    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        with contextlib.suppress(EnvironmentProblem):
+            assert run.device
+        run.log(0, loss=1.0)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(EnvironmentProblem, match="no CUDA device"):
+        trained(of(train).changed(execution={"device": "cuda"}), memory(), tmp_path)
+    trained(of(train), memory(), tmp_path)
+
+
+def test_device_threads_and_directory_are_those_of_every_run(tmp_path: Path) -> None:
+    from ablate import Campaign
+
+    for _ in range(2):
+        with Campaign(tmp_path).start("g", label="a", seed=0) as logged:
+            assert logged.threads == torch.get_num_threads()
+            assert logged.device == ("cuda" if torch.cuda.is_available() else "cpu")
+            logged.directory.joinpath("note").touch()
+    assert logged.attempt == 2
+    assert [each.name for each in logged.directory.iterdir()] == ["note"]
 
 
 # Whole campaigns, in real processes:

@@ -209,3 +209,45 @@ def test_operators_in_other_layers_differ_in_all_that_either_changes() -> None:
     bottom = Operators({**NONE, "margin": margin()}, NONE, {"share": 0.5, "side": "bottom"})
     assert differing(top, bottom) == {"margin"}
     assert differing(top, top) == set()
+
+
+def fields(**values: object) -> Operators:
+    """The fields of an experiment that has no operator."""
+    return Operators({"gate": False, "lr": 0.1, **values}, {}, {}, {})
+
+
+GATE, BARE = fields(gate=True), fields()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "operators", "word"),
+    [
+        ({"gate": ON}, None, (GATE, BARE), "on"),
+        (None, {"gate": ON}, (BARE, GATE), "on"),
+        ({"gate": OFF}, {"gate": OFF}, (GATE, BARE), "off"),
+        ({"gate": OFF}, None, (GATE, fields(lr=0.2)), "off, beside other changes"),
+        ({"gate": ON}, None, (GATE, fields(lr=0.2)), "on"),
+        ({"gate": ON}, None, (fields(gate="big"), fields(gate="small")), None),  # the baseline has a gate, too
+        ({"gate": OFF}, {"gate": ON}, (fields(gate="big"), fields(gate="small")), "on"),
+        ({"lr": ON}, {"lr": ON}, (GATE, BARE), None),
+        (None, None, (GATE, BARE), None),
+        ({"gate+lr": ON}, {"gate+lr": ON}, (GATE, BARE), None),  # both have lr
+        ({"m.gate": ON}, None, (fields(m={"gate": 2, "heads": 4}), fields(m={"gate": 0, "heads": 4})), "on"),
+        ({"gate": ON}, None, (fields(gate={"kind": "sigmoid", "init": 1}), fields(gate={"kind": "none"})), "on"),
+        ({"gate": ON, "m": ON, "gate+m": OFF}, None, (fields(gate=True, m=1), fields(m=0)), "off"),
+        ({"gate": ON, "m": ON}, None, (fields(gate=True, m=1), fields(m=0)), None),  # not measured without both
+    ],
+)
+def test_fields_of_an_experiment(
+    ours: Mapping[str, tuple[float, ...]] | None,
+    theirs: Mapping[str, tuple[float, ...]] | None,
+    operators: tuple[Operators, Operators],
+    word: str | None,
+) -> None:
+    found = compare(ours, theirs, operators=operators)
+    assert (found.word, found.answer == "unknown") == (word or "", word is None)
+
+
+def test_fields_and_operators_are_not_compared() -> None:
+    assert compare({**USED, "margin": ON}, operators=(MARGIN, GATE)).answer == "unknown"
+    assert compare({}, {}, operators=(GATE, GATE)).answer == "-"

@@ -34,7 +34,7 @@ from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 _MOST_STEPS: Final = 8
 _ANSWERS: Final = {
-    "on": "ablate evaluate --knockout, if weights were kept; else new trials measure it",
+    "on": "ablate evaluate --knockout, if weights were kept; else new trials measure it, own code by run.knockout",
     "control": 'controls="auto" in the Grid, then ablate run SPEC',
     "finished": "longer=2 in the Grid, then ablate run SPEC",
     "tuned": 'over("training.optimiser.lr", [three levels or more], tune=True) among the axes, then ablate run SPEC',
