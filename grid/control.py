@@ -7,13 +7,16 @@ this method and knows nothing else of them.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
+
+from pydantic import InstanceOf
 
 from ablate.grid.axis import Axis, Scalar
 from ablate.grid.builder import Builder
 from ablate.grid.errors import SpecError
 from ablate.grid.experiment import Experiment
 from ablate.grid.measure import Measure
+from ablate.grid.own_methods import ask
 from ablate.grid.spec import cell_key
 from ablate.grid.suggestions import suggest_name
 
@@ -111,8 +114,7 @@ def find_controls(
     applied: dict[tuple[str, str], _Applied] = {}  # thousands of variants may share a baseline
     own = [] if wanted == "auto" else [each for each in wanted if isinstance(each, ControlChange)]
     for variant, base in pairs:
-        offer: Any = getattr(variant.trial, "controls", None)
-        offered: tuple[ControlChange, ...] = offer(measure, base.trial) if offer else ()
+        offered: tuple[ControlChange, ...] = ask(variant.trial.controls, _Offered, _OFFERED, measure, base.trial)
         known |= {each.label for each in offered}
         kinds = {each.kind for each in offered}
         for control in (*offered, *(each for each in own if each.kind in kinds)):
@@ -141,6 +143,10 @@ def find_controls(
         _require_used(each if isinstance(each, str) else each.label, used, sorted(known))
     _require_labels(result, cells)
     return result
+
+
+_Offered = tuple[InstanceOf[ControlChange], ...]
+_OFFERED: Final = "a list of ControlChange(label, kind, changes)"
 
 
 class _Applied(NamedTuple):

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import iscoroutinefunction, isfunction, isgeneratorfunction, signature
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -15,6 +14,8 @@ from ablate.grid.spec import Choice, OutsideKey, Spec
 from ablate.grid.values import show
 
 if TYPE_CHECKING:
+    from ablate.grid.measure import Measure
+    from ablate.grid.row_info import RowInfo
     from ablate.grid.run import Run
 
 
@@ -39,7 +40,7 @@ class Findings(NamedTuple):
 
     lines: Sequence[str] = ()
     """One sentence each."""
-    data: Mapping[str, Any] = MappingProxyType({})
+    data: Mapping[str, Any] = {}
     """The same for `ablate plan --json`."""
 
 
@@ -49,9 +50,7 @@ class Experiment(Choice):
     A class of your own has a `kind`, which is part of its keys: `kind: Literal["nanogpt"] = "nanogpt"`. Every field is
     an axis that a grid may vary. Equal fields are the same trial, so all that changes a number is a field, or the code.
 
-    A class may add `longer(factor)`, which returns the experiment trained so many times as long, for `Grid(longer=2)`.
-    It may add `row_infos()`, `controls(measure, baseline)` and `knockouts(measure, cells, baselines)`, as `Trial` has
-    them.
+    Without a `train` it is a base of other classes. All methods below `train` are optional.
     """
 
     own_processes: ClassVar[bool] = False
@@ -85,6 +84,24 @@ class Experiment(Choice):
         """
         return None
 
+    def row_infos(self) -> "Sequence[RowInfo]":
+        """Return titles, units and lower bounds of values that it records, for pages, reports and commands."""
+        return ()
+
+    def controls(self, measure: "Measure", baseline: Self) -> Sequence[Any]:
+        """Return the simplest explanations of what it changes of its baseline, as `ControlChange`.
+
+        A grid that has them as cells tells whether a difference goes beyond them.
+        """
+        del measure, baseline
+        return ()
+
+    def longer(self, factor: int) -> Self:
+        """Return the experiment trained `factor` times as long, for `Grid(longer=2)`."""
+        raise SpecError(
+            f"{type(self).__name__} has no longer(self, factor), which returns it trained {factor} times as long"
+        )
+
     def check_inputs(self) -> None:
         """Open what the training reads, such as files, before any trial is trained. Raises SpecError if it fails."""
 
@@ -97,6 +114,15 @@ class Experiment(Choice):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        for name in cls.model_fields.keys() - Experiment.model_fields.keys():
+            if hasattr(Experiment, name):
+                raise SpecError(f"every experiment has {name} already; {cls.__name__} has a field {name!r}: rename it")
+        for name, own in vars(cls).items():
+            wanted = vars(Experiment).get(name)
+            if isfunction(wanted) and not name.startswith("_") and not callable(own):
+                raise SpecError(f"{name} is a method of an experiment; {cls.__name__} has another {name}")
+            if isinstance(wanted, classmethod) and not isinstance(own, classmethod):
+                raise SpecError(f"{name} is of the class: write @classmethod above it in {cls.__name__}")
         train = vars(cls).get("train")
         if train is not None and (not isfunction(train) or len(signature(train).parameters) != 2):
             raise SpecError(f"an experiment trains by a method train(self, run); {cls.__name__} has another train")
@@ -125,6 +151,14 @@ def group_by_method(
 def _missing_kind(cls: type[Experiment]) -> str:
     name = cls.__name__.lower()
     return f'no kind keeps its trials apart from those of other classes; add kind: Literal["{name}"] = "{name}"'
+
+
+def require_train(cls: type[Experiment]) -> None:
+    """Raise `SpecError` for a class that is a base of others and trains nothing."""
+    if cls.train is Experiment.train:
+        raise SpecError(
+            f"an experiment trains itself; {cls.__name__} has no train(self, run): write it, or use a subclass"
+        )
 
 
 def require_experiment(grid: str, base: object) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
 
+from pydantic import InstanceOf
+
 from ablate.grid.axis import Dimension, Scalar
 from ablate.grid.baselines import Agreement, find_baselines
 from ablate.grid.budget import Budgets
@@ -17,6 +19,7 @@ from ablate.grid.experiment import Experiment, require_experiment
 from ablate.grid.longer import LongerCell, check_longer, find_longer
 from ablate.grid.measure import LearningCriterion, Measure
 from ablate.grid.names import require_slug, some
+from ablate.grid.own_methods import ask
 from ablate.grid.part import Part
 from ablate.grid.row_info import RowInfo, header_rows
 from ablate.grid.rule import CellRule
@@ -272,7 +275,8 @@ class Grid:
         for cell in self._cells.all(pruned):
             budgets.add(cell)
             cells.append((bytes.fromhex(cell.key), cell.place))
-            rows |= dict.fromkeys(getattr(cell.trial, "row_infos", tuple)())
+            infos = ask(cell.trial.row_infos, tuple[InstanceOf[RowInfo], ...], "a list of RowInfo(name, unit)")
+            rows |= dict.fromkeys(infos)
             if self.baseline:
                 part, picks = cell.place.part, cell.picks
                 count = sum(self.columns.equals(part, picks, *wanted) for wanted in self.baseline.items())

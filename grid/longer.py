@@ -4,12 +4,15 @@ Which variant is the best, only results say. A run looks it up, and passes the k
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import InstanceOf
 
 from ablate.grid.axis import Scalar
 from ablate.grid.control import CellTrial
 from ablate.grid.errors import SpecError
 from ablate.grid.experiment import Experiment
+from ablate.grid.own_methods import ask
 from ablate.grid.path import has, value_at
 from ablate.grid.spec import Spec, cell_key
 
@@ -32,7 +35,7 @@ def check_longer(grid: str, base: Experiment, longer: object, *, compares: bool)
         raise SpecError(f"longer= is a whole number from 2 on; grid {grid!r} has {longer!r}: write longer=2")
     if not compares:
         raise SpecError(f"longer training tests a difference; grid {grid!r} has no measure or no baseline, add both")
-    if not hasattr(base, "longer"):
+    if type(base).longer is Experiment.longer:
         raise SpecError(f"longer training needs a trial with longer(factor); grid {grid!r} has a {type(base).__name__}")
 
 
@@ -46,12 +49,14 @@ def find_longer(
     """
     of, added = dict[str, str](), dict[str, LongerCell]()
     for cell in chosen:
-        made: Any = cell.trial
+        kept = f"the cell {cell.label!r} cannot be trained {longer} times as long"
         try:
-            trial: Experiment = made.longer(longer)
+            trial: Experiment = ask(cell.trial.longer, InstanceOf[type(cell.trial)], "the experiment", longer)  # type: ignore[misc]
         except SpecError as error:
-            raise SpecError(f"the cell {cell.label!r} cannot be trained {longer} times as long: {error}") from error
+            raise SpecError(f"{kept}: {error}") from error
         key = of[cell.cell] = cell_key(trial)
+        if key == cell.cell:
+            raise SpecError(f"{kept}: longer() returns it as it was; change the field that says how long")
         if key not in cells:
             label = f"{cell.label}, {longer} times as long"
             changed = [name for name, path in paths.items() if _differ(path, cell.trial, trial)]

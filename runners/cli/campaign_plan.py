@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Annotated, Any, NamedTuple, final
+
+from pydantic import NonNegativeInt, Strict
 
 from ablate.grid import Experiment, Grid, Planned
+from ablate.grid.errors import SpecError
 from ablate.grid.experiment import Findings, group_by_method
 from ablate.grid.names import shorten
+from ablate.grid.own_methods import ask
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.backends.slurm.submit.resource_classes import Demands
@@ -133,14 +137,24 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
 
 def find_warnings(cells: Mapping[str, Experiment]) -> Findings:
     """Collect what the classes of the cells of a grid say about them."""
-    findings = [say_of(group) for say_of, group in group_by_method(cells, "warnings")]
+    findings = [_ask_findings(say_of, group) for say_of, group in group_by_method(cells, "warnings")]
     lines = [line for each in findings for line in each.lines]
     return Findings(lines, {name: value for each in findings for name, value in each.data.items()})
 
 
+def _ask_findings(say_of: Callable[..., Any], cells: Mapping[str, Experiment]) -> Findings:
+    """Return the findings of a class; one that fails is a line, since a plan and a run do without."""
+    try:
+        said = ask(say_of, Findings | tuple[str, ...], "Findings, or a list of sentences", cells)
+    except SpecError as error:
+        return Findings([str(error)])
+    return said if isinstance(said, Findings) else Findings(said)
+
+
 def count_parameters(trial: Experiment) -> tuple[int | None, int | None]:
     """Count the parameters of a trial: all, and those of its operators beyond softmax; None: it does not say."""
-    return trial.parameters(), getattr(trial, "operator_parameters", lambda: None)()
+    count = ask(trial.parameters, Annotated[NonNegativeInt, Strict()] | None, "a whole number from 0, or None")
+    return count, getattr(trial, "operator_parameters", lambda: None)()
 
 
 def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:

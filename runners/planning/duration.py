@@ -10,9 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, final
 
+from pydantic import PositiveFloat
+
 from ablate.grid import Experiment, Grid, Planned, Spec, cell_key
 from ablate.grid.durations import format_duration, format_hours
 from ablate.grid.experiment import reference_of
+from ablate.grid.own_methods import ask
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.processes.training_context import NullContext, TrainingContext, TrainingResult
@@ -180,7 +183,7 @@ class _Durations:
         """Return FLOPs and steps of a trial."""
         if cell not in self._costs:
             planned = self.examples[cell]
-            flops = self._try(Experiment.flops, planned) if self._count_flops else None
+            flops = self._try(_count_flops, planned) if self._count_flops else None
             steps = getattr(getattr(planned.trial, "training", planned.trial), "steps", 1)
             self._costs[cell] = flops, float(steps)
         return self._costs[cell]
@@ -215,6 +218,11 @@ class _Durations:
             return "unknown: no trial like these has finished; `ablate plan --calibrate` measures a few steps"
         left_out = f"; {format_count(unknown, 'trial')} of unknown duration not included" if unknown else ""
         return f"from {' and '.join(parts)}{left_out}"
+
+
+def _count_flops(trial: Experiment) -> float | None:
+    flops: float | None = ask(trial.flops, PositiveFloat | None, "a positive number, or None")
+    return flops
 
 
 def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:

@@ -9,6 +9,7 @@ from typing import final
 
 from ablate.grid import Experiment, Grid, LearningCriterion, Measure, Planned
 from ablate.grid.errors import SpecError
+from ablate.grid.own_methods import ask
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.output import slow_notice
 from ablate.store.analysis.metrics import direction
@@ -43,7 +44,7 @@ class Preflight:
         with slow_notice("opening what the trials read"):
             for grid, planned in self._cells:
                 try:
-                    planned.trial.check_inputs()
+                    ask(planned.trial.check_inputs, None, "nothing, and raises SpecError for what it lacks")
                 except SpecError as error:
                     reason = str(error).strip()
                     if reason not in reasons:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from ablate.grid import Experiment, Grid, Planned
 from ablate.grid.errors import EnvironmentProblem, SpecError, StoreError
-from ablate.grid.experiment import group_by_method
+from ablate.grid.experiment import group_by_method, require_train
+from ablate.grid.own_methods import ask
 from ablate.runners.attempts.manifest import read_lines, trial_lines, trial_of
 from ablate.runners.output import format_count, slow_notice
 from ablate.runners.planning.preflight import check_measure
@@ -20,6 +21,9 @@ from ablate.runners.provenance.specfile import place_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
+
+_Points = Mapping[str, Sequence[Mapping[str, float]]] | None
+_POINTS: Final = 'points by name, such as {"val_loss": [{}]} for a value without coordinates, or None'
 
 
 class GridCells(NamedTuple):
@@ -40,7 +44,8 @@ def collect_cells(
 
     `files` are the spec files that define the grids, loaded before.
 
-    Raises SpecError if a grid is invalid, two have the same name, or the measure of one is nothing its trials record.
+    Raises SpecError if a grid is invalid, two have the same name, the measure of one is nothing its trials record, or
+    a class has no `train`.
     """
     if not grids:
         raise SpecError("a run needs at least one grid; got none")
@@ -52,13 +57,15 @@ def collect_cells(
     knockouts: dict[tuple[str, str], Mapping[str, Any]] = {}
     for grid in grids:
         cells: dict[str, Experiment] = {}
+        for part in grid.parts:
+            require_train(type(part.base))
         for planned in grid.cells():
             sources[grid.name, planned.cell] = codes.sources(planned.trial)
             if visit is not None:
                 visit(grid.name, planned)
             cells[planned.cell] = planned.trial
         try:
-            check_measure(grid, [cell.measures() for cell in cells.values()])
+            check_measure(grid, [ask(cell.measures, _Points, _POINTS) for cell in cells.values()])
         except SpecError as error:
             raise SpecError(f"{place_of(grid.name, files[0])}: {error}" if files else str(error)) from error
         knockouts |= {(grid.name, cell): asked.data() for cell, asked in plan_knockouts(grid, cells).items()}
