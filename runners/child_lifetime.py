@@ -68,18 +68,24 @@ def _command_line(pid: int) -> bytes:
     return b""
 
 
-def end_children(but: Set[int]) -> int:
-    """Kill child processes other than `but`, and what these leave; return how many there were."""
+def end_children(but: Set[int]) -> list[str]:
+    """Kill child processes other than `but`, and what these leave; return the names of their programs."""
     if not children() - but:
-        return 0
+        return []
     gc.collect()  # a loader of torch ends its processes when it goes
-    ended = 0
+    ended = []
     while left := children() - but:
         with contextlib.suppress(ValueError):  # not in the main thread; torch raises there when its processes end
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in left:
+            ended.append(_program(pid))
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        ended += len(left)
     return ended
+
+
+def _program(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return "ended"

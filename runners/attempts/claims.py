@@ -5,7 +5,7 @@ the same number, one of them fails.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -50,6 +50,8 @@ class Claim(NamedTuple):
     number: int
     checkpoint: Checkpoint | None
     start: dict[str, Any]
+    remarks: Sequence[str] = ()
+    """Which checkpoints are not used, and why."""
 
 
 def claim(
@@ -90,7 +92,7 @@ def claim(
         if begin(layout, start, remarks):
             failure = _find_hopeless(layout, state, same_code, start)
             if failure is None:
-                return Claim(number, checkpoint, start)
+                return Claim(number, checkpoint, start, remarks)
             record_death(layout, trial, number, checkpoint.step if checkpoint else 0, failure)
             return Taken(State.FAILED)
         tried = number

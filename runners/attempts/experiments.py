@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ablate.runners.processes.process_group import World
 
 _TRIAL: Final = "ablate.training.trial:Trial"
+_OF_TORCH: Final = ("torch", "torch._dynamo", "torch.optim")
 
 
 def experiment_class(reference: str | None) -> type[Experiment]:
@@ -49,11 +50,14 @@ def experiment_class(reference: str | None) -> type[Experiment]:
 
 
 def preload_of(grids: Iterable[Grid]) -> tuple[str, ...]:
-    """Return what workers of `grids` import before any trial: what every `Trial` needs, else torch if it is here."""
+    """Return what workers of `grids` import before any trial: what every `Trial` needs, else torch if it is here.
+
+    With torch comes what its optimisers load when the first is made, which wraps functions of torch.
+    """
     module = sys.modules.get(_TRIAL.partition(":")[0])  # whoever has made a Trial has loaded it
     if module is not None and any(isinstance(part.base, module.Trial) for grid in grids for part in grid.parts):
         return OF_TRIALS
-    return (*(["torch"] if "torch" in sys.modules else []), "pyarrow.parquet")
+    return (*(_OF_TORCH if "torch" in sys.modules else ()), "pyarrow.parquet")
 
 
 def train_experiment(
@@ -93,15 +97,12 @@ def _call_train(experiment: Experiment, run: TrialRun) -> Exception | None:
     """Call `train`; return its error, of which a requested stop may be the cause."""
     try:
         experiment.train(run)
-    except (TrainingStopped, KeyboardInterrupt, GeneratorExit) as error:
-        if not isinstance(error, TrainingStopped):
-            raise
-    except SystemExit as error:
-        return None if error.code in (None, 0) else Failed(error)
-    except SpecError as error:  # the spec is sound: training code gave the run something unfit
-        return Failed(error)
-    except Exception as error:  # noqa: BLE001
-        return error
-    except BaseException as error:  # noqa: BLE001  # such as the cancellation of asyncio: no end of this process
-        return Failed(error)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001
+        if isinstance(error, TrainingStopped) or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            return None
+        if isinstance(error, Exception) and not isinstance(error, SpecError):
+            return error
+        return Failed(error)  # the spec is sound, and no exit of training code ends this process
     return None

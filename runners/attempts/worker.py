@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, final
 
 from ablate.grid import Experiment
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError, StoreError
+from ablate.grid.names import some
 from ablate.runners.attempts.attempt import (
     Attempt,
     CampaignUnwritable,
@@ -72,6 +73,7 @@ class Outcome(NamedTuple):
     spent: bool = False
     """True if the process that trained it can train nothing more."""
     changes: tuple[str, ...] = ()  # names of what it changed in the process
+    notes: tuple[str, ...] = ()  # which checkpoints were not used, and why
 
 
 class Listener(Protocol):
@@ -116,6 +118,7 @@ class Worker:
         _ = [*map(import_module, job.preload)]  # settings of these modules are no change by a trial
         self._state = ProcessState()
         self._changes: list[str] | None = None
+        self._notes: list[str] = []
         if own_process:
             adopt_orphans()
         self._children = children()
@@ -133,12 +136,13 @@ class Worker:
             CampaignUnwritable: a record could not be written, and the fault is not of this trial's paths alone.
             NodeUnsuitable: this machine lacks what the trial needs; the attempt was released.
         """
+        self._notes.clear()
         try:
-            return self._run(row)
+            return self._run(row)._replace(notes=tuple(self._notes))
         except CampaignUnwritable as error:
             if not is_of_one_trial(error, self._layout):
                 raise
-            return Outcome(row, State.FAILED, None, unrecorded_failure(error))
+            return Outcome(row, State.FAILED, None, unrecorded_failure(error), notes=tuple(self._notes))
 
     def _run(self, row: int) -> Outcome:
         outcome = self._try_until_files_appear(row)
@@ -189,6 +193,7 @@ class Worker:
             if mine.state == State.DONE:
                 discard_forgotten(self._layout, line["trial"], trial_state(self._layout, line["trial"]))
             return self._try(row) if moved else Outcome(row, mine.state)
+        self._notes += mine.remarks
         return self._attempt(row, line, mine, trial)
 
     def _cut(self, line: dict[str, Any]) -> dict[str, Any]:
@@ -251,6 +256,7 @@ class Worker:
                 if checkpoint is None:
                     raise CampaignUnwritable(str(error)) from error
                 set_aside(self._layout, line["trial"], checkpoint)
+                self._notes.append(f"the checkpoint of step {checkpoint.step} was set aside: {error}")
                 raise
             except LeaseLost as error:
                 with contextlib.suppress(CampaignUnwritable, LeaseLost):  # the new owner detects it
@@ -265,8 +271,9 @@ class Worker:
     def _compare(self) -> list[str]:
         """Return what the attempt changed of the process; compared once, when it ends."""
         if self._changes is None:
-            left = end_children(but=self._children) if self._own_process else 0
-            told = [f"{format_count(left, 'process', 'processes')} left running and ended"] if left else []
+            left = end_children(but=self._children) if self._own_process else []
+            count = format_count(len(left), "process", "processes")
+            told = [f"{count} left running and ended ({some(left, 3)})"] if left else []
             self._changes = [*self._state.changes(), *told]
         return self._changes
 

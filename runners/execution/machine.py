@@ -2,17 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Protocol, final
 
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.worker import Listener, NodeUnsuitable, Outcome, Worker
 
 
-def describe_changes(outcome: Outcome) -> str:
-    """Say what a trial changed of its process, and what keeps this from other trials."""
-    kept = "a new process trains the next trial" if outcome.spent else "what can be restored was"
-    return f"it changed its process: {', '.join(outcome.changes)}; {kept}"
+def notes_of(outcome: Outcome) -> Iterator[str]:
+    """Say which checkpoints a trial could not use, and what it changed of its process, in a sentence each."""
+    yield from outcome.notes
+    if outcome.changes:
+        kept = "a new process trains the next trial" if outcome.spent else "what can be restored was"
+        yield f"it changed its process: {', '.join(outcome.changes)}; {kept}"
 
 
 class Overseer(Listener, Protocol):

@@ -21,7 +21,7 @@ from ablate.runners.attempts.submission_record import record_run, write_submissi
 from ablate.runners.attempts.worker import Outcome
 from ablate.runners.execution import Inline, Machine, Queue
 from ablate.runners.execution.background_ingest import BackgroundIngest
-from ablate.runners.execution.machine import describe_changes
+from ablate.runners.execution.machine import notes_of
 from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally
 from ablate.runners.lossy_output import lossy_output
 from ablate.runners.output import format_count
@@ -235,8 +235,8 @@ class _ActiveRun:
         name = f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
         if failure is not None:
             self.note(f"{name} failed: {failure.reason}: {failure.message}")
-        if outcome.changes:
-            self.note(f"{name}: {describe_changes(outcome)}")
+        for note in notes_of(outcome):
+            self.note(f"{name}: {note}")
 
     def note(self, text: str) -> None:
         self._progress.note(text)

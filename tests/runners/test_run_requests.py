@@ -43,7 +43,7 @@ def test_a_worker_reads_a_request_of_an_earlier_release() -> None:
 def test_workers_import_beforehand_what_the_trials_of_a_grid_need(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     toys, trials = toy_grid(seeds=[0]), Grid("g", tiny, seeds=[0])
     assert preload_of([trials]) == preload_of([toys, trials]) == preload_of([toys | trials]) == OF_TRIALS
-    assert preload_of([toys]) == ("torch", "pyarrow.parquet")
+    assert preload_of([toys]) == ("torch", "torch._dynamo", "torch.optim", "pyarrow.parquet")
     monkeypatch.delitem(sys.modules, "torch")
     assert preload_of([toys]) == ("pyarrow.parquet",)
 

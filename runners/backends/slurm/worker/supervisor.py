@@ -23,7 +23,7 @@ from ablate.runners.backends.slurm.worker.signals import SignalState
 from ablate.runners.backends.slurm.worker.task_environment import TimeBudget, here, seconds_left
 from ablate.runners.execution import Local, Overseer
 from ablate.runners.execution.fork_client import CannotStart, ServerDied
-from ablate.runners.execution.machine import describe_changes
+from ablate.runners.execution.machine import notes_of
 from ablate.runners.output import format_count
 from ablate.store.files.atomic import environment_problem, set_retry_timeout
 from ablate.store.state import State
@@ -262,8 +262,8 @@ class _Supervisor(Overseer):
         after = f" after {seconds:.1f} s" if outcome.attempt is not None else ""
         why = f": {outcome.failure.reason}: {outcome.failure.message}" if outcome.failure else ""
         self.note(f"{self._name(outcome.row)}{attempt}  {outcome.state}{after}{why}")
-        if outcome.changes:
-            self.note(f"{self._name(outcome.row)}  {describe_changes(outcome)}")
+        for note in notes_of(outcome):
+            self.note(f"{self._name(outcome.row)}  {note}")
         self._replaced += bool(outcome.changes)
         if outcome.state == State.DONE and outcome.attempt is not None:
             self._time.add(seconds)
