@@ -179,13 +179,14 @@ class Run(RunRecorder):
         """The number of processes that train the trial; a process group joins them."""
 
     @abstractmethod
-    def steps(self, steps: int, batches: Any = None, *, state: State, name: str = "steps") -> Iterable[Any]:
+    def steps(self, steps: int, batches: Any = None, *, state: State, name: str = "") -> Iterable[Any]:
         """Return a loop over `steps` optimiser steps: `for step in`, or `for step, batch in` with `run.batches(...)`.
 
         Steps are counted from 1. `state` is what the loop saves, about every `execution.checkpoint_s` seconds and at a
         stop, and restores: `lambda: {"model": model, "optimiser": optimiser, "best": best}`. Random numbers of Python,
         numpy and torch are restored, too, so a resumed run makes the steps that an uninterrupted one would have made.
-        Several loops have different names. A `break` needs `run.finish(step)`.
+        Several loops have names, each its own; a state is kept when a loop with a name ends, for stops in what follows.
+        A `break` needs `run.finish(step)`.
         """
 
     @abstractmethod
@@ -197,7 +198,7 @@ class Run(RunRecorder):
 
     @abstractmethod
     def epochs(
-        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
+        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = ""
     ) -> Iterable[tuple[int, int, Any]]:
         """Return a loop over `epochs` passes through `loader`, which has a length: `for epoch, step, batch in`."""
 

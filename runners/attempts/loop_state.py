@@ -19,16 +19,33 @@ from ablate.grid.values import show
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
-def take(state: State, *, back: bool = True) -> dict[str, Any]:
+def require_restorable(state: State) -> None:
+    """Raise SpecError for a state that no checkpoint can hold, or that a resumed run could not put back."""
+    values, again = _values(state), _values(state)
+    for name, value in values.items():
+        _require_holdable(name, value)
+        if _is_plain(value):
+            if not callable(state):
+                raise SpecError(
+                    f"the state {name!r} is {show(value)}, which a mapping cannot change in place; give a function: "
+                    f"state=lambda: {{{name!r}: {name}, ...}}"
+                )
+            _ = _cell(state, name)
+        elif _is_snapshot(value) or not _is_same(value, again[name]):
+            raise SpecError(
+                f"the state {name!r} is a {type(value).__name__} that is made anew, so nothing would be put back into "
+                f"what it is made of; name that itself: {{{name!r}: model}}, and not model.state_dict()"
+            )
+
+
+def take(state: State) -> dict[str, Any]:
     """Return the state as tensors and plain data.
 
-    Raises SpecError for a state that is no mapping, or a value that no checkpoint can hold; with `back`, also for one
-    that a resumed run could not put back.
+    Raises SpecError for a state that is no mapping, or a value that no checkpoint can hold.
     """
     values = _values(state)
     for name, value in values.items():
-        if back or not _is_plain(value):
-            _require_restorable(name, value, state)
+        _require_holdable(name, value)
     return {name: _plain_state(value) for name, value in values.items()}
 
 
@@ -41,9 +58,10 @@ def put_back(state: State, saved: Mapping[str, Any]) -> None:
     if values.keys() != saved.keys():
         raise ValueError(f"the state has {sorted(values)}, and the checkpoint has {sorted(saved)}")
     for name, value in values.items():
-        remade = _is(value, "torch", "Tensor") and value.shape != saved[name].shape and callable(state)
-        if _is_plain(value) or remade:
+        if _is_plain(value):
             _cell(state, name).cell_contents = saved[name]
+        elif _is(value, "torch", "Tensor") and value.shape != saved[name].shape and callable(state):
+            value.data = saved[name].to(value.device)  # it had grown
         else:
             _put_into(value, saved[name])
 
@@ -86,19 +104,33 @@ def _values(state: State) -> Mapping[str, Any]:
     return values
 
 
-def _require_restorable(name: str, value: Any, state: State) -> None:
-    if _is_plain(value):
-        if not callable(state):
-            raise SpecError(
-                f"the state {name!r} is {show(value)}, which a mapping cannot change in place; give a function: "
-                f"state=lambda: {{{name!r}: {name}, ...}}"
-            )
-        _ = _cell(state, name)
-    elif not (_has_state_dict(value) or _is_random(value) or _is_array(value) or _is_data(value)):
+def _require_holdable(name: str, value: Any) -> None:
+    if any(fits(value) for fits in (_is_plain, _has_state_dict, _is_random, _is_array, _is_data)):
+        return
+    inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, dict | list | tuple) else []
+    if any(map(_has_state_dict, inner)):
         raise SpecError(
-            f"the state {name!r} is a {type(value).__name__}, which a checkpoint cannot hold; it takes objects with "
-            "state_dict and load_state_dict, generators, tensors, arrays and plain data"
+            f"the state {name!r} is a {type(value).__name__} of objects; give each a name of its own: "
+            f'state={{"{name}_0": ..., "{name}_1": ...}}'
         )
+    raise SpecError(
+        f"the state {name!r} is a {type(value).__name__}, which a checkpoint cannot hold; it takes objects with "
+        "state_dict and load_state_dict, generators, tensors, arrays and plain data"
+    )
+
+
+def _is_snapshot(value: Any) -> bool:
+    """Return True for what `state_dict()` of a module or an optimiser returns."""
+    return isinstance(value, dict) and (hasattr(value, "_metadata") or {"state", "param_groups"} <= value.keys())
+
+
+def _is_same(value: Any, again: Any) -> bool:
+    """Return True if both are one object, or views of one memory."""
+    if _is(value, "torch", "Tensor"):
+        return value is again or value.data_ptr() == again.data_ptr() != 0
+    if _is(value, "numpy", "ndarray"):
+        return value is again or value.__array_interface__["data"] == again.__array_interface__["data"]
+    return value is again or _has_state_dict(value)
 
 
 def _cell(state: Any, name: str) -> CellType:
@@ -107,7 +139,7 @@ def _cell(state: Any, name: str) -> CellType:
     if name not in cells:
         raise SpecError(
             f"the state {name!r} is a plain value, and no variable of train that the function uses is called so; name "
-            "it as its variable, so that a resumed run can put it back"
+            "it as its variable, so that a resumed run can put it back; keep an attribute in a list or a dictionary"
         )
     cell: CellType = cells[name]
     return cell

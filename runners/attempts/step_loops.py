@@ -116,7 +116,8 @@ class StepLoop(Generic[Item]):
         name: str,
         item: Callable[[int, Any], Item],
     ) -> None:
-        self.name, self.step, self._steps = name, 0, require_whole(steps, "the steps of a loop")
+        self.name, self.is_named, self.step = name or "steps", bool(name), 0
+        self._steps = require_whole(steps, "the steps of a loop")
         self.ended = False
         """True once training said that it ends with the step at work."""
         self._owner, self._batches, self._state, self._item = owner, batches, state, item
@@ -125,6 +126,7 @@ class StepLoop(Generic[Item]):
         return self._steps
 
     def __iter__(self) -> Iterator[Item]:
+        loop_state.require_restorable(self._state)
         require_plain(loop_state.take(self._state), f"state of the loop {self.name!r}")
         saved = self._owner.enter(self)
         with self._owner.door():

@@ -59,6 +59,8 @@ class TrialRun(Run):
         self._values = RecordedValues(context)
         self._loops: dict[str, dict[str, Any]] = {}
         """The parts of a checkpoint of the loops that have ended, by name."""
+        self._last_ended = False
+        """True once a loop without a name has ended, which no other follows."""
         self._loop: StepLoop[Any] | None = None
         self._before = self._step = self._reached = 0
         """Steps of the loops that have ended; the step at work, counted over all loops; that of a program."""
@@ -68,7 +70,7 @@ class TrialRun(Run):
         self._finished: int | None = None
         self._stop_seen = False
         self._over: BaseException | None = None
-        self._train_s, self._began = 0.0, time.monotonic()
+        self._train_s, self._began, self._resumed = 0.0, time.monotonic(), 0
         self._result: TrainingResult | None = None
         self._restored: Mapping[str, Any] = {}
 
@@ -103,9 +105,7 @@ class TrialRun(Run):
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
 
-    def steps(
-        self, steps: int, batches: Batches | None = None, *, state: State, name: str = "steps"
-    ) -> "StepLoop[Any]":
+    def steps(self, steps: int, batches: Batches | None = None, *, state: State, name: str = "") -> "StepLoop[Any]":
         taken = batches_of(batches)
         return StepLoop(self, steps, taken, state, name, lambda step, batch: step if taken is None else (step, batch))
 
@@ -113,7 +113,7 @@ class TrialRun(Run):
         return Batches(loader)
 
     def epochs(
-        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = "epochs"
+        self, epochs: int, loader: Iterable[Any], *, state: State, name: str = ""
     ) -> "StepLoop[tuple[int, int, Any]]":
         return epoch_loop(self, epochs, loader, state, name)
 
@@ -157,7 +157,7 @@ class TrialRun(Run):
 
     def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
         self._require_by_hand("save")
-        if self._loop is not None or self._loops:
+        if self._loop is not None or self._loops or self._last_ended:
             raise SpecError("a loop saves its own state; run.save is for training without loops: name it in state=")
         with self.door():
             self._saves_by_hand = True
@@ -170,7 +170,7 @@ class TrialRun(Run):
         with self.door():
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
                 raise SpecError(f"a kept state is named by letters, digits, - and _; got {show(name)}")
-            self._context.keep(self._step, loop_state.take(state, back=False), name)
+            self._context.keep(self._step, loop_state.take(state), name)
 
     def load_kept(self, name: str) -> dict[str, Any] | None:
         with self.door():
@@ -233,8 +233,10 @@ class TrialRun(Run):
             raise SpecError(f"a loop saves its own state; run.save came before the loop {loop.name!r}: leave it out")
         if self._loop is not None:
             raise SpecError(f"a loop ends before another begins; {loop.name!r} begins inside {self._loop.name!r}")
+        if self._last_ended or (self._loops and not loop.is_named):
+            raise SpecError('several loops of one train have names, by which they are saved; give each one name="..."')
         if loop.name in self._loops:
-            raise SpecError(f'loops have different names; there are two {loop.name!r}: give one name="..."')
+            raise SpecError(f"loops have different names; there are two {loop.name!r}: rename one")
         self._loop, self._began = loop, time.monotonic()
         saved: Mapping[str, Any] | None = self._restored.get("loops", {}).get(loop.name)
         return saved
@@ -255,19 +257,24 @@ class TrialRun(Run):
                 raise TrainingStopped
 
     def leave(self) -> None:
-        assert self._loop is not None
-        self._loops[self._loop.name] = loop_state.copy_to_cpu(self._saves.contents(self._loop))
-        self._before += self._loop.step
-        self._step, self._loop = self._before, None
+        loop = self._loop
+        assert loop is not None
         if self._saves.end_loop():
             with self.door():
                 self._save_loops()
                 raise TrainingStopped
+        if loop.is_named:  # training may change the state before the next loop begins
+            contents = self._saves.contents(loop)
+            self._loops[loop.name] = {} if self.rank else loop_state.copy_to_cpu(contents)
+        self._last_ended = not loop.is_named
+        self._before += loop.step
+        self._step, self._loop = self._before, None
         self._train_s += time.monotonic() - self._began
 
     def _stop_if_requested(self) -> None:
         if self._context.stop_requested():
-            self._save_loops()
+            if not self._last_ended:
+                self._save_loops()
             raise TrainingStopped
 
     def _save_loops(self) -> None:
@@ -305,12 +312,12 @@ class TrialRun(Run):
             restored = self._world.share_restored(restored)
         if restored is None:
             return
-        step, self._restored = restored
+        self._resumed, self._restored = restored
         try:
             self._values.checked.restore(json.loads(self._restored["places"]))
         except (LookupError, TypeError, ValueError) as error:
             raise UnfitCheckpoint(f"its places cannot be read ({error})") from error
-        self._step = step if "own" in self._restored else 0
+        self._step = self._resumed if "own" in self._restored else 0
 
     # The end:
 
@@ -322,7 +329,7 @@ class TrialRun(Run):
         """
         self._require_open()
         try:
-            if may_stop and self._loop is None and self._loops and self._world is None:
+            if may_stop and self._loop is None and (self._loops or self._last_ended) and self._world is None:
                 self._stop_if_requested()
             yield
         except (TrainingStopped, Failed, EnvironmentProblem, UnfitCheckpoint, LeaseLost) as error:
@@ -368,15 +375,15 @@ class TrialRun(Run):
             self._values.report()
             self._require_result()
         step = self._step if self._finished is None or stopped else self._finished
-        parameters = self._costs.pop("parameters", None)
+        parameters, train_s = self._costs.pop("parameters", None), self._train_s or time.monotonic() - self._began
         return TrainingResult(
             step,
             stopped,
             None if parameters is None else int(parameters),
             None,
-            train_s=self._train_s or time.monotonic() - self._began,
+            train_s=train_s,
             evaluate_s=0.0,
-            cost=self._costs,
+            cost={"steps": max(step - self._resumed, 0), "train_s": train_s, **self._costs},
         )
 
     def _require_result(self) -> None:

@@ -3,19 +3,23 @@
 import contextlib
 import itertools
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 import own_experiment
+import own_leaving
 import pytest
 import torch
 from own_experiment import Line, line_grid
 from warm import warm_server
 
-from ablate.grid import EnvironmentProblem, Experiment, Grid, SpecError
+from ablate.grid import EnvironmentProblem, Experiment, Grid, Run, SpecError
 from ablate.grid.experiment import reference_of
+from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.experiments import experiment_class, train_experiment
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.attempts.trial_run import TrialRun
@@ -91,6 +95,23 @@ def test_an_experiment_has_a_kind_of_its_own_and_a_train(memory: Any) -> None:
 
     with pytest.raises(NotImplementedError, match="has no train"):
         trained(of(Experiment.train), memory(), Path())
+
+
+def test_a_base_of_other_classes_trains_nothing_and_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    class Base(Experiment):
+        kind: Literal["tests_base"] = "tests_base"
+        lr: float = 0.1
+
+    class Own(Base):
+        kind: Literal["tests_own"] = "tests_own"  # type: ignore[assignment]
+
+        def train(self, run: Run) -> None:
+            run.log(0, loss=self.lr)
+
+    assert run(tmp_path, Grid(name="g", base=Own(), seeds=[0]), files=()).done == 1
+    with pytest.raises(SpecError, match="Base has no train"):
+        run(tmp_path, Grid(name="h", base=Base(), seeds=[0]), files=())
+    assert not Layout(tmp_path).grid_header("h").exists()
 
 
 def test_a_plan_names_the_class_by_module_or_by_kind(tmp_path: Path) -> None:
@@ -314,6 +335,14 @@ def test_by_hand_a_training_saves_and_restores_and_a_seen_stop_is_a_stop(tmp_pat
         (lambda _: {"best": 1.0}, "give a function"),
         (lambda run: lambda: {"elsewhere": run.threads}, "no variable of train"),
         (lambda _: {"model": object()}, "a checkpoint cannot hold"),
+        (lambda _: {"models": {"a": torch.nn.Linear(1, 1)}}, "a name of its own"),
+        (lambda _: {"models": [torch.nn.Linear(1, 1)]}, "a name of its own"),
+        (lambda _: {"model": torch.nn.Linear(1, 1).state_dict()}, "not model.state_dict"),
+        (lambda _: {"optimiser": torch.optim.SGD([torch.zeros(1)]).state_dict()}, "not model.state_dict"),
+        (lambda _: lambda: {"seen": [1, 2]}, "made anew"),
+        (lambda _: lambda: {"mean": torch.zeros(2)}, "made anew"),
+        (lambda _: lambda: {"mean": np.zeros(2)}, "made anew"),
+        (lambda _: lambda: {"draws": torch.Generator()}, "made anew"),
         (lambda _: [1], "a mapping of names"),
     ],
 )
@@ -328,6 +357,61 @@ def test_a_state_that_a_resumed_run_could_not_put_back_is_refused_at_once(
     with pytest.raises(Failed, match=words):
         trained(of(train), context, tmp_path)
     assert context.logged == {}
+
+
+def test_views_and_attributes_of_what_stays_are_put_back(tmp_path: Path, memory: Any) -> None:
+    def train(_self: Any, run: TrialRun) -> None:
+        model, array, holder = torch.nn.Linear(1, 1), np.zeros(4), SimpleNamespace(history=torch.zeros(0))
+        state = lambda: {"weight": model.weight.data, "half": array[:2], "history": holder.history}  # noqa: E731
+        for step in run.steps(5, state=state):
+            with torch.no_grad():
+                model.weight += step
+            array[:2] += step
+            holder.history = torch.cat([holder.history, model.weight.detach()[0]])
+            run.log(loss=model.weight.sum() + array.sum() + holder.history.sum())
+
+    straight, broken = memory(), memory(stop_at={2, 3})
+    for context in (straight, broken):
+        to_the_end(of(train), context, tmp_path)
+    assert straight.losses() == broken.losses() != []
+
+
+def test_several_loops_have_names_and_a_single_one_needs_no_copy_of_its_state(tmp_path: Path, memory: Any) -> None:
+    def two(names: tuple[str, str]) -> Callable[[Any, TrialRun], None]:
+        def train(_self: Any, run: TrialRun) -> None:
+            for name in names:
+                for step in run.steps(2, state={}, name=name):
+                    run.log({f"loss{name}": step})
+
+        return train
+
+    assert trained(of(two(("a", "b"))), memory(), tmp_path).step == 4
+    for names in (("", ""), ("", "b"), ("a", "")):
+        with pytest.raises(Failed, match="give each one name="):
+            trained(of(two(names)), memory(), tmp_path)
+
+    copied: list[Any] = []
+
+    def train(_self: Any, run: TrialRun) -> None:
+        weight = torch.zeros(())
+        for _ in run.steps(3, state={"weight": weight}, name=name):
+            weight += 1
+            run.log(loss=weight)
+        context.stop_at.add(3)  # the request comes after the loop
+        run.evaluate("weight", weight)
+
+    for name, steps in (("named", [3, 3]), ("", [3, 3])):
+        context = memory(save_at={2})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop_state, "copy_to_cpu", lambda contents: copied.append(contents) or contents)
+            first = trained(of(train), context, tmp_path)
+        assert first.stopped
+        assert [step for step, _ in context.checkpoints] == ([2, 3] if name else [2])
+        context.stop_at.clear()
+        context.stop_requested = lambda: False
+        assert [first.step, trained(of(train), context, tmp_path).step] == steps
+        assert context.evaluations == {(3, "weight"): (3.0, 1, None)}
+    assert len(copied) == 1
 
 
 def test_a_checkpoint_of_other_code_does_not_fit(tmp_path: Path, memory: Any) -> None:
@@ -622,3 +706,58 @@ def test_metrics_on_a_device_are_read_a_call_later_and_none_is_lost(tmp_path: Pa
     trained(of(train), context, tmp_path)
     assert seen == [[], [1], [1, 2]]
     assert context.logged == {step: {"loss": step / 2, "rate": 0.1 * step} for step in (1, 2, 3)}
+
+
+def test_a_checkpoint_that_is_not_used_is_told_where_the_run_was_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.write_text("6 SIGINT\n", encoding="utf-8")
+    grid = line_grid(seeds=range(1), deaths=str(deaths), execution={"checkpoint_s": 0})
+    root = tmp_path / "campaign"
+    assert run(root, grid).stopped == 2
+    *_, newest = sorted(root.glob("trials/*/*/*/checkpoint/*.pt"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    capsys.readouterr()
+    assert run(root, grid, Local(1, start=warm_server)).done == 2
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "torn or altered" in line]
+    assert newest.name in told
+
+
+def test_a_state_that_does_not_fit_is_told_and_the_one_before_is_used(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def train(_self: Any, run: TrialRun) -> None:
+        weight = torch.zeros(3 if said else 2)
+        for step in run.steps(3, state={"weight": weight}):
+            run.log(loss=step)
+            if not said:
+                said.append("stop")
+                signal.raise_signal(signal.SIGINT)
+
+    grid = Grid(name="g", base=of(train), axes=[], seeds=[0])
+    assert run(tmp_path, grid, files=()).stopped == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ablate.runners.execution.progress.ProgressDisplay.note", lambda _, text: said.append(text))
+        assert run(tmp_path, grid, files=()).done == 1
+    (line,) = [each for each in said if "set aside" in each]
+    assert "step 1" in line
+
+
+def test_processes_that_a_training_leaves_are_ended_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dataclasses import replace
+
+    here = own_leaving.Leaving(notes=str(tmp_path), execution={"device": "cpu"})
+    grid, machine = replace(own_leaving.grid, base=here), Local(1, start=warm_server)
+    assert run(tmp_path / "campaign", grid, machine, files=(Path(own_leaving.__file__),)).done == 8
+    pids = {path.name: path.read_text().split() for path in tmp_path.glob("*-*")}
+    assert len(pids) == 6
+    assert [pid for each in pids.values() for pid in each if Path(f"/proc/{pid}").exists()] == []
+    told = [line for line in capsys.readouterr().err.splitlines() if "left running" in line]
+    assert len(told) == 4
+    assert {name: sum(name in line for line in told) for name in ("pt_data_worker", "sleep")} == {
+        "pt_data_worker": 2,
+        "sleep": 2,
+    }
