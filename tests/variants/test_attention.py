@@ -198,20 +198,34 @@ def test_it_is_saved_whole_by_its_weights_and_by_those_of_earlier_releases(opera
     assert {name: value.shape for name, value in other.state_dict().items()} == {n: s.shape for n, s in state.items()}
 
 
-@pytest.mark.parametrize("operator", [softmax(), ssa(), fox(), principled("query"), cog()])
+TOKEN = granularity_levels(principled())[-1].changed(name="principled per token")
+SCORED = ssa().changed(score={"kind": "ssa", "n": Number(init=1.5, per="query", link="at_least_one").data()})
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [softmax(), ssa(), fox(), principled("query"), cog(), SCORED, *granularity_levels(affine_scaled()), TOKEN],
+    ids=lambda each: each.label,
+)
 def test_autocast_and_the_compiler_compute_the_same(operator: Operator) -> None:
+    """Gradients too, which a compiler computes from what it keeps, and from what a running mean has moved to."""
     layer, x = layer_of(operator), draw(2, LENGTH, WIDTH)
-    expected = layer(x)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.1 * draw(*parameter.shape))
+    compiled = torch.compile(copy.deepcopy(layer), backend="aot_eager", fullgraph=True)
+    expected = copy.deepcopy(layer)(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = layer(x)
+        half = copy.deepcopy(layer)(x)
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.float(), expected, rtol=0.05, atol=0.01 * expected.abs().max().item())
-    compiled = torch.compile(copy.deepcopy(layer), backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), expected)
-    expected.square().sum().backward()
-    compiled(x).square().sum().backward()
-    for own, other in zip(layer.parameters(), compiled.parameters(), strict=True):
-        torch.testing.assert_close(own.grad, other.grad)
+    for step in range(2):
+        came, own = compiled(x), layer(x)
+        torch.testing.assert_close(came, own)
+        came.square().sum().backward()
+        own.square().sum().backward()
+        for one, other in zip((*layer.parameters(),), (*compiled.parameters(),), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, msg=f"step {step}")
 
 
 def test_alibi_adds_to_the_logits_of_a_layer() -> None:

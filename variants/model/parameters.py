@@ -86,12 +86,17 @@ class NumberParameters(nn.Module):
         move in training, by the tokens that are `present` [B or 1, H or 1, T, 1], None for all.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
-        if self.training and self.moving:
+        if self.training and self.moving and not _in_backward():
             averaged = {name: values[_mean_of(name, number)] for name, number in self._means.items()}
             self.move([self._average(name, value, present) for name, value in averaged.items()])
         for name in self._means:
             values[name] = self.get_buffer(_attribute(name)).clone()  # the next step changes it in place
         return values
+
+    @property
+    def borrowed(self) -> list[str]:
+        """Names of parameters that belong to a lower layer."""
+        return [f"table.{_attribute(name)}" for name in self._borrowed if self.numbers[name].bias]
 
     @property
     def averaging(self) -> bool:
@@ -107,20 +112,22 @@ class NumberParameters(nn.Module):
     def move(self, averages: Sequence[Tensor]) -> None:
         """Move every running mean by the mean of one batch, in the order of `averages`."""
         for (name, number), average in zip(self._means.items(), averages, strict=True):
-            self.get_buffer(_attribute(name)).mul_(number.momentum).add_(average, alpha=1 - number.momentum)
+            mean = self.get_buffer(_attribute(name))
+            moved = _moved_mean if torch.compiler.is_compiling() else _move
+            mean.copy_(moved(mean, average, number.momentum))
 
     def _value(self, name: str, number: Number, query: Tensor, x: Tensor) -> Tensor:
         attribute = _attribute(name)
         if not number.trained:
             return self.get_buffer(attribute)
         raw = self.raw_table(name)
-        with without_autocast(raw.device.type):
+        with without_autocast(raw.device.type):  # contiguous: PyTorch tells other strides of softplus's gradient wrong
             if "query" in number.per:
                 own = query[:, self._heads[name]].to(raw.dtype)
-                raw = raw + torch.einsum("bhtd,hd->bht", own, self.raw_projection(name))[..., None]
+                raw = raw + torch.einsum("bhtd,hd->bht", own, self.raw_projection(name))[..., None].contiguous()
             elif "token" in number.per:
                 predicted = nn.functional.linear(x.to(raw.dtype), self.projection[attribute])
-                raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2)
+                raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2).contiguous()
         return number.value(raw, self.layer)
 
     def _average(self, name: str, averaged: Tensor, present: Tensor | None) -> Tensor:
@@ -175,6 +182,20 @@ def undecayed_parameters(module: nn.Module) -> list[nn.Parameter]:
     weights = {p for table in tables for p in table.weights()}
     numbers = dict.fromkeys(p for table in tables for p in table.parameters())
     return [p for p in numbers if p not in weights]
+
+
+def _in_backward() -> bool:
+    """Return True if the backward pass computes a checkpointed layer once more, for which no mean moves again."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
+def _move(mean: Tensor, average: Tensor, momentum: float) -> Tensor:
+    return mean.mul(momentum).add_(average, alpha=1 - momentum)
+
+
+_moved_mean = torch.library.custom_op("ablate::moved_mean", _move, mutates_args=())
+"""`_move` as one operation: a compiler computes others once more in the backward pass, there from a mean that moved."""
+_moved_mean.register_fake(lambda mean, *_: torch.empty_like(mean))
 
 
 def _generator(seed: int | None, *path: object) -> torch.Generator | None:
