@@ -9,10 +9,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.grid.values import show
 from ablate.variants.attend import Heads
-from ablate.variants.model.cache import Cache
-from ablate.variants.model.head_attention import HeadAttention, LayerHeads, present_tokens, split_heads
-from ablate.variants.number import ByDepth
+from ablate.variants.model.cache import Cache, attempt
+from ablate.variants.model.checks import (
+    LayerHeads,
+    check_layer,
+    require_device,
+    require_like,
+    require_sizes,
+    require_tensor,
+)
+from ablate.variants.model.head_attention import HeadAttention, present_tokens, split_heads
 from ablate.variants.operator import Operator
 from ablate.variants.paths.case import Case
 from ablate.variants.paths.choose import PathName, choose
@@ -59,11 +67,15 @@ class Attention(HeadAttention):
 
         `dropout` is that of weights in training. A `host` draws the weights itself.
         """
+        if host is None:
+            require_sizes(width=width, heads=heads, kv_heads=kv_heads)
+            if width % heads:
+                raise SpecError(f"heads is a divisor of the width {width}; got {heads}")
+            if bias not in ("none", "all", "qkv"):
+                raise SpecError(f"bias is 'none', 'all' or 'qkv'; got {show(bias)}")
         size = LayerHeads(heads, kv_heads or heads, width // heads, width)
         if host is None:
-            if width % heads:
-                raise SpecError(f"heads divide the width {width}; got {heads}")
-            _check(operator, size, positions, depth=(layer, layers), shared=shared)
+            check_layer(operator, size, positions, depth=(layer, layers), shared=shared, dropout=dropout)
         super().__init__(operator, size, positions=positions, dropout=dropout, path=path)
         options = host or HostOptions()
         self.added = options.head_outputs == "added"
@@ -83,14 +95,19 @@ class Attention(HeadAttention):
     ) -> Tensor:
         """Map [B, T, width] to [B, T, width].
 
-        `mask` is boolean and broadcasts to [B, H, T, T]: True = visible, None = causal. `bias` [H or 1, T, T] is added
-        to the logits. With a `cache`, x are the next tokens, and the last two dimensions of `mask` and `bias` are those
-        of x by all tokens so far.
+        `mask` is boolean, [T, T] or [B, H, T, T], each size or 1, H the operator's own heads: True = visible, None =
+        causal. `bias` [H or 1, T, T] is added to the logits. With a `cache`, x are the next tokens, and the last two
+        dimensions of `mask` and `bias` are those of x by all tokens so far. A call that raises leaves the cache as it
+        was. SpecError if something does not fit; nothing is broadcast but what is said here.
         """
-        q, k, v = self._project(x, cache)
-        output = self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache)
-        joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
-        return self.out(joined)  # type: ignore[no-any-return]
+        require_tensor("x", x, "B", "T", self.qkv.in_features)
+        require_like("x", x, "the layer's weights", self.qkv.weight)
+        self._check_call(x, mask, bias, cache)
+        with attempt(cache):
+            q, k, v = self._project(x, cache)
+            output = self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache)
+            joined = output.sum(1) if self.added else output.transpose(1, 2).flatten(2)
+            return self.out(joined)  # type: ignore[no-any-return]
 
     def path_name(self, length: int, dtype: torch.dtype | None = None, *, compiled: bool = False) -> str:
         """Name the path of training on `length` tokens; SpecError if a path given by name cannot compute it."""
@@ -142,8 +159,9 @@ class AttentionOp(HeadAttention):
         path: PathName = "auto",
     ) -> None:
         """Build the operator of layer `layer` of `layers`; SpecError if it has no meaning with these heads."""
+        require_sizes(heads=heads, head_width=head_width, width=width, kv_heads=kv_heads)
         size = LayerHeads(heads, kv_heads or heads, head_width, width)
-        _check(operator, size, positions, depth=(layer, layers), shared=shared)
+        check_layer(operator, size, positions, depth=(layer, layers), shared=shared, dropout=dropout)
         super().__init__(operator, size, positions=positions, dropout=dropout, path=path)
         self.gate = self._make_gate(width, bias=False)
         self.numbers = self._make_numbers(width, layer or 0, {} if shared is None else shared)
@@ -167,20 +185,27 @@ class AttentionOp(HeadAttention):
         [B, heads or kv_heads, T, head_width] by their positions, in place of `positions`.
         """
         self._check_heads(q, k, v, x)
+        self._check_call(x, mask, bias, cache)
         joined = self.operator.merge.heads_joined
         q, k, v = (_join(each, joined) for each in (q, k, v))
         q, k = self._add_gate(q, k, x)
         turning = None if rotate is None else _OwnRotation(rotate, joined)
-        output = self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache, turning)
-        return _part(output, joined)
+        with attempt(cache):
+            return _part(self._attend(Heads(q, k, v, mask, self._own_bias(bias, x, cache)), x, cache, turning), joined)
 
     def _check_heads(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> None:
         heads, kv_heads, head_width, width = self._size
-        for name, each, count in (("q", q, heads), ("k", k, kv_heads), ("v", v, kv_heads)):
-            if each.dim() != 4 or (each.shape[1], each.shape[3]) != (count, head_width):
-                raise SpecError(f"{name} is [B, {count}, T, {head_width}]; got {[*each.shape]}")
-        if x.shape != (q.shape[0], q.shape[2], width):
-            raise SpecError(f"x is the layer's input [B, T, {width}] of the queries' tokens; got {[*x.shape]}")
+        require_tensor("q", q, "B", heads, "T", head_width)
+        batch, _, length, _ = q.shape
+        require_tensor("x", x, batch, length, width)
+        for name, each in (("k", k), ("v", v)):
+            require_tensor(name, each, batch, kv_heads, length, head_width)
+            require_like(name, each, "q", q)
+        require_device("x", x, q.device)
+        if (own := next(self.parameters(), None)) is not None:
+            require_device("q", q, own.device)
+        if self.gate is not None:
+            require_like("x", x, "the gate's weights", self.gate.weight)
 
 
 @final
@@ -208,44 +233,6 @@ def _draw(module: HeadAttention) -> None:
             each.weight.normal_(0, _SPREAD)
             if each.bias is not None:
                 each.bias.zero_()
-
-
-def _check(
-    operator: Operator,
-    size: LayerHeads,
-    positions: Positions,
-    *,
-    depth: tuple[int | None, int | None],
-    shared: dict[str, nn.Parameter] | None,
-) -> None:
-    """Raise SpecError if a layer outside of a model would leave something out without a word."""
-    if not isinstance(operator, Operator):
-        raise SpecError(f"Attention takes an Operator; got {type(operator).__name__}; make_layer takes mixers, too")
-    layer, layers = depth
-    if size.heads % size.kv_heads:
-        raise SpecError(f"kv_heads divides heads {size.heads}; got {size.kv_heads}")
-    if layer is not None and layers is not None and not 0 <= layer < layers:
-        raise SpecError(f"layer {layer} is none of {layers} layers, which are counted from 0")
-    numbers = operator.numbers()
-    deep = [name for name, each in numbers.items() if isinstance(each, ByDepth) and each.init != each.deep]
-    if deep and layer is None:
-        raise SpecError(f"{', '.join(deep)} of {operator.label!r} starts by depth; pass layer=, counted from 0")
-    common = [name for name, each in numbers.items() if each.trained and "layer" not in each.per]
-    if common and shared is None and (layers or 1) > 1:
-        raise SpecError(
-            f"{', '.join(common)} of {operator.label!r} is shared by all layers; pass shared=, one dict for all of them"
-        )
-    if positions.table or positions.buckets or positions.embedding(1, size.width, torch.device("cpu")) is not None:
-        raise SpecError(
-            f"positions {positions.label!r} belong to the whole model; add them to the embeddings or pass bias=, and "
-            "leave positions out here"
-        )
-    try:
-        operator.check(
-            heads=size.heads, kv_heads=size.kv_heads, head_width=size.head_width, positions=positions, causal=True
-        )
-    except ValueError as error:
-        raise SpecError(str(error)) from error
 
 
 def _join(x: Tensor, heads: int) -> Tensor:

@@ -1,7 +1,8 @@
 """Keys and values of earlier tokens, kept so that a token is computed once while a sequence grows."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ class NoCache(SpecError):
     """A model needs more than kept keys and values to compute the next token."""
 
 
+@runtime_checkable
 class Cache(Protocol):
     """Keeps what later queries need of earlier tokens, in one layer."""
 
@@ -20,11 +22,22 @@ class Cache(Protocol):
     def length(self) -> int:
         """Number of tokens that are kept."""
 
+    def count_keys(self, new: int) -> int:
+        """Return the number of keys that the queries of `new` tokens will have."""
+
     def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
         """Keep prepared keys, values and numbers by key [..., T, C] of new tokens; return those of all tokens."""
 
     def swap(self, name: str, last: Tensor) -> Tensor | None:
         """Keep the last token [..., 1, C] of `name` and return the one kept before; None if there is none."""
+
+    def attempt(self) -> AbstractContextManager[object]:
+        """Put back what was kept before if the block raises."""
+
+
+def attempt(cache: "Cache | ModelCache | None") -> AbstractContextManager[object]:
+    """Return `cache.attempt()`, also of no cache."""
+    return nullcontext() if cache is None else cache.attempt()
 
 
 @final
@@ -38,9 +51,17 @@ class KeyCache(Cache):
     def length(self) -> int:
         return self._tensors["v"].shape[-2] if "v" in self._tensors else 0
 
+    def count_keys(self, new: int) -> int:
+        return self.length + new
+
     def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
         for name, new in (("k", k), ("v", v), *by_key.items()):
             old = self._tensors.get(name)
+            if old is not None and (old.shape[:-2], old.shape[-1]) != (new.shape[:-2], new.shape[-1]):
+                raise SpecError(
+                    f"the cache keeps {name} {[*old.shape]}, and new tokens have {[*new.shape]}; every layer and every "
+                    "batch of sequences begins a cache of its own"
+                )
             self._tensors[name] = new if old is None else torch.cat((old, new), -2)
         return self._tensors["k"], self._tensors["v"], {name: self._tensors[name] for name in by_key}
 
@@ -48,6 +69,15 @@ class KeyCache(Cache):
         before = self._tensors.get(f"last {name}")
         self._tensors[f"last {name}"] = last
         return before
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        before = dict(self._tensors)  # tensors are never changed in place
+        try:
+            yield
+        except BaseException:
+            self._tensors = before
+            raise
 
     def select(self, rows: Tensor) -> None:
         """Keep these sequences of the batch alone."""
@@ -65,6 +95,14 @@ class ModelCache:
     def length(self) -> int:
         """Number of tokens of the sequences so far."""
         return max(self.layers[0].length - self._sink_tokens, 0)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Put back what was kept before if the block raises."""
+        with ExitStack() as stack:
+            for each in self.layers:
+                stack.enter_context(each.attempt())
+            yield
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these sequences of the batch alone."""

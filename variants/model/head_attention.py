@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ablate.grid.errors import SpecError
 from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, Rotation, definition, prepare, split_gate
 from ablate.variants.model.cache import Cache
+from ablate.variants.model.checks import LayerHeads, check_bias, check_mask
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.operator import NumberValues, Operator, by_stage, distances, head_shape
 from ablate.variants.paths.case import Case
@@ -17,17 +18,6 @@ from ablate.variants.stages.positions import Positions
 
 _COMPILED_LENGTHS = (4096, 4096)
 """A compiled model chooses its path as for so many queries and keys, whatever the true length."""
-
-
-class LayerHeads(NamedTuple):
-    """Heads of a layer as its model counts them, before an operator joins some."""
-
-    heads: int
-    kv_heads: int
-    head_width: int
-    """Channels of a head, without those that a gate adds."""
-    width: int
-    """Channels of the layer's input."""
 
 
 class AttentionTrace(NamedTuple):
@@ -165,6 +155,17 @@ class HeadAttention(nn.Module):
         queries, before = x.shape[1], 0 if cache is None else cache.length
         return self.positions.bias(distances(queries, before + queries, x.device), self.heads, None, causal=True)
 
+    def _check_call(self, x: Tensor, mask: object, bias: object, cache: object) -> None:
+        """Raise SpecError if a mask, bias or cache does not fit the input x [B, T, W]."""
+        if cache is not None and not isinstance(cache, Cache):
+            raise SpecError(f"cache is a KeyCache, one for each layer; got {type(cache).__name__}")
+        batch, new, _ = x.shape
+        sizes = (batch, self.heads, new, new if cache is None else cache.count_keys(new))
+        if mask is not None:
+            check_mask(mask, x.device, sizes)
+        if bias is not None:
+            check_bias(bias, x.device, sizes)
+
     def _tokens_before(self, cache: Cache, new: int) -> int:
         """Return how many tokens the cache has; SpecError if they do not suffice to compute `new` more."""
         operator = self.computed
@@ -191,4 +192,4 @@ def present_tokens(mask: Tensor | None) -> Tensor | None:
 
 def split_heads(x: Tensor, channels: int) -> Tensor:
     """Reshape [B, T, H D] to [B, H, T, D]."""
-    return x.view(*x.shape[:2], -1, channels).transpose(1, 2)
+    return x.view(*x.shape[:2], x.shape[-1] // channels, channels).transpose(1, 2)

@@ -14,7 +14,7 @@ from ablate.grid.errors import SpecError
 from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Block, LayerPosition, normalisation
-from ablate.variants.model.cache import ModelCache, NoCache
+from ablate.variants.model.cache import ModelCache, NoCache, attempt
 from ablate.variants.model.head_attention import AttentionTrace, HeadScales
 from ablate.variants.model.knockout import without
 from ablate.variants.model.mixer import Mixer, MixerLayer, refuse_mask
@@ -118,13 +118,14 @@ class Transformer(nn.Module):
         """
         before = 0 if cache is None else cache.layers[0].length
         hidden = self.embed(x, before) if before else self.embed(x)
-        for layer in self.bind_layers(hidden.shape[1], hidden.device, visible, cache):
-            hidden = layer(hidden)
-        if self.sink is not None and not before:
-            hidden = hidden[:, self.backbone.sink_tokens :]
-        for last in (self.norm, self.predictor):
-            hidden = hidden if last is None else last(hidden)
-        return self.read_out(hidden)  # type: ignore[no-any-return]
+        with attempt(cache):
+            for layer in self.bind_layers(hidden.shape[1], hidden.device, visible, cache):
+                hidden = layer(hidden)
+            if self.sink is not None and not before:
+                hidden = hidden[:, self.backbone.sink_tokens :]
+            for last in (self.norm, self.predictor):
+                hidden = hidden if last is None else last(hidden)
+            return self.read_out(hidden)  # type: ignore[no-any-return]
 
     def start_cache(self, tokens: int) -> ModelCache:
         """Begin to keep keys and values of sequences whose first `tokens` come at once; SpecError if they do not do."""
@@ -254,13 +255,14 @@ class Transformer(nn.Module):
         ]
 
     def mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
-        """Return the boolean mask that broadcasts to [B, H, length, length], or None for the causal one."""
+        """Return the boolean mask [length, length] or [B or 1, 1, length, length], or None for the causal one."""
         if visible is None:
             return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
         before = self.backbone.sink_tokens
         seen = visible.expand(*visible.shape[:-2], length - before, length - before)
         seen = F.pad(seen, (before, 0, before, 0), value=True) if before else seen
-        return (seen & causal(length, length, device) if self.backbone.causal else seen).unsqueeze(-3)
+        seen = seen & causal(length, length, device) if self.backbone.causal else seen
+        return seen if seen.dim() == 2 else seen.unsqueeze(-3)
 
     def embed(self, x: Tensor, before: int = 0) -> Tensor:
         """Compute the input of the first layer, [B, sink tokens + T, width]; without sink tokens after `before`."""
