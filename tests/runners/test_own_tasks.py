@@ -1,5 +1,6 @@
 """Tasks and evaluations of a user's own: each mistake is answered before anything is trained."""
 
+import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from ablate.grid.errors import SpecError
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.store.files.layout import Layout
-from ablate.training.planning.task_laws import TASK_LAWS, require_evaluation_laws
+from ablate.training.planning import tried_task
+from ablate.training.planning.task_laws import TASK_LAWS, require_evaluation_laws, require_task_laws
 from ablate.training.planning.tried_task import TriedTask
 from ablate.training.tasks import Batch, Data, LinearFunctions, ShiftGrid, Task
 
@@ -72,6 +74,7 @@ MISTAKES = {
     "no device": (", device: torch.device = CPU) -> Batch", ") -> Batch", "inputs"),
     "an error": (DRAWN, f"{DRAWN}[{{}}['here']]", "inputs"),
     "an error in an evaluation": (".cpu() ==", ".cpu()[:, 1:] ==", "evaluation"),
+    "an exit": (DRAWN, f"{DRAWN}; import sys; sys.exit()", "inputs"),
     "a file that is not there": ("self.task = task", "self.task = open('/nowhere')", "inputs"),
     "a visibility of another shape": (INPUTS, "return Batch(tokens[:, :-1], targets, tokens > 0)", "inputs"),
     "a loss for each target": (
@@ -135,6 +138,42 @@ class Points(LinearFunctions):
 
         data.batch = batch  # type: ignore[method-assign]
         return data
+
+
+@pytest.mark.parametrize("forever", ["while True:\n            pass", "__import__('time').sleep(1e6)"])
+@pytest.mark.parametrize(
+    ("place", "law"), [(BATCH, "inputs"), ("for part in self.task.lengths:", "evaluation"), (CONSTANT, "constant loss")]
+)
+def test_what_does_not_end_is_stopped_and_its_law_named(
+    place: str, law: str, forever: str, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tried_task, "LONGEST_LAW_S", 0.5)
+    task = import_spec_file(write(place, f"{forever}\n        {place}")).Repeat()
+    (check,) = (each.check for each in TASK_LAWS if each.name == law)
+    with (
+        pytest.raises(SpecError, match=f"has not ended after 0.5 s of the law '{law}'"),
+        tried_task.law_of("task", law),
+    ):
+        check(TriedTask(task))
+    with pytest.raises(SpecError, match="has not ended"):
+        require_task_laws(task)
+
+
+def test_other_timers_go_on_after_a_law() -> None:
+    def ring(*_: object) -> None:
+        rung.append(True)
+
+    rung, before = list[bool](), signal.signal(signal.SIGALRM, ring)
+    left = signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with tried_task.law_of("task", "inputs"):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 100
+        assert signal.getsignal(signal.SIGALRM) is ring
+        while not rung:
+            signal.pause()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *left)
 
 
 @pytest.mark.parametrize("gap", ["nan", "inf"])

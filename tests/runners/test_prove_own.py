@@ -10,6 +10,7 @@ from ablate.grid.errors import SpecError
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.training.catalogue.prove import prove
 from ablate.training.catalogue.prove_own import Proven, own_subjects
+from ablate.training.planning import tried_task
 
 TASK, EXPERIMENT = (
     (Path(__file__).parents[1] / name).read_text(encoding="utf-8") for name in ("own_task.py", "own_experiment.py")
@@ -65,11 +66,24 @@ def test_sound_ones_keep_their_laws(text: str, subjects: int, write: Callable[..
         (PROBED, PROBED.replace(".flatten()[0]", ".flatten()[0] + torch.rand(())"), "probe probe"),
         (PROBED, f"weight.mul_(2)\n        {PROBED}", "probe probe"),
         (PROBED, "raise KeyError('weight')", "probe probe"),
+        (PROBED, f"next(seen.model.buffers()).add_(1)\n        {PROBED}", "probe probe"),
+        (PROBED, f"__import__('sys').exit()\n        {PROBED}", "probe probe"),
     ],
 )
 def test_a_planted_fault_breaks_one_law(old: str, new: str, law: str, write: Callable[..., Path]) -> None:
     path = write(TASK, old, new)
     assert broken(own_subjects(import_spec_file(path), path)) == {law}
+
+
+def test_what_does_not_end_is_tried_by_one_law(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tried_task, "LONGEST_LAW_S", 2)
+    spec = write(EXPERIMENT, 'run.evaluate("start"', 'while True:\n            pass\n        run.evaluate("start"')
+    assert prove(spec, None) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert "BREAKS records records:" in out
+    assert "has not ended after 2 s of the law 'records'" in out
 
 
 def test_a_broken_law_ends_with_4(write: Callable[..., Path]) -> None:

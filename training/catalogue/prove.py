@@ -17,6 +17,7 @@ from ablate.runners.output import LINE_EVERY_S, format_count, say, slow_notice, 
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.runners.result_stream import results
 from ablate.training.catalogue.prove_own import Proven, own_subjects
+from ablate.training.planning.tried_task import TooLong, law_of
 from ablate.training.trial import Trial
 from ablate.variants.laws.battery import LAWS, LawFinding, find
 from ablate.variants.laws.examples import (
@@ -111,18 +112,22 @@ def _count_failures(operators: list[Operator]) -> int:
 
 
 def _count_broken(subjects: Iterable[Proven]) -> int:
-    """Try the laws of each subject, and print a line with those that are broken; none after broken inputs."""
+    """Try the laws of each subject, and print a line with those that are broken.
+
+    After broken inputs, or a law without end, the others are left out.
+    """
     failed = 0
     for title, laws in subjects:
         broken: dict[str, str] = {}
         for name, check in laws.items():
             try:
-                check()
+                with law_of(title, name):
+                    check()
             except SpecError as error:
                 if str(error) not in broken.values():
                     broken[name] = str(error)
-            if "inputs" in broken:
-                break
+                if name == "inputs" or isinstance(error, TooLong):
+                    break
         kept = f"BREAKS {', '.join(broken)}" if broken else f"keeps {format_count(len(laws), 'law')}"
         write_prose(f"{title}: {kept}", hanging=4)
         for name, words in broken.items():

@@ -152,7 +152,7 @@ def _require_equal(tried: TriedExperiment, other: ShortContext, what: str) -> No
 def _seeds(tried: TriedExperiment) -> None:
     other = tried.experiment.changed(seed=tried.experiment.seed + 1)
     recorded = tried.train(other, ShortContext(tried.first.step)).recorded
-    if recorded and recorded == tried.first.recorded:
+    if recorded and repr(recorded) == repr(tried.first.recorded):  # NaN is equal
         raise SpecError(
             f"{tried.where} records the same with seed {tried.experiment.seed} and {other.seed}; seeds are replicates; "
             "draw weights and data from random numbers of the process, or by the seed"

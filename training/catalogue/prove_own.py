@@ -163,7 +163,8 @@ def tell_digest() -> None:
 def _probe(probe: Probe, trial: Trial) -> None:
     where, data = f"probe {probe.label!r}", trial.task.open()
     model = build_model(trial).eval()
-    before = [weight.clone() for weight in model.parameters()]
+    numbers = [*model.parameters(), *model.buffers()]
+    before = [each.clone() for each in numbers]
     seen = ProbeInput(model, trial.task, probe_model(data, trial.probing), 0, [1.0, 2.0])
     calls = []
     for noise in range(2):
@@ -172,7 +173,7 @@ def _probe(probe: Probe, trial: Trial) -> None:
             calls.append([each for each in every if isinstance(each, Probed)])
     if list(map(repr, calls[0])) != list(map(repr, calls[1])):
         raise SpecError(f"{where} records other values at a second call; it sees the same model; leave out chance")
-    if any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)) or model.training:
+    if not all(map(torch.equal, before, numbers)) or model.training:
         raise SpecError(f"{where} changes the model; a probe changes no number of the training; copy what it changes")
     known = [info.name for info in probe.rows]
     for name in dict.fromkeys(each.name for each in calls[0]):

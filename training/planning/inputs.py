@@ -8,7 +8,7 @@ from functools import lru_cache
 from ablate.training.evaluations.evaluation import open_evaluations
 from ablate.training.planning.module_laws import require_module_laws
 from ablate.training.planning.task_laws import require_evaluation_laws, require_task_laws
-from ablate.training.planning.tried_task import is_own, own_tasks
+from ablate.training.planning.tried_task import is_own, law_of, own_tasks
 from ablate.training.trial import Trial
 
 
@@ -24,7 +24,8 @@ def check_inputs(trial: Trial) -> None:
     task.open()
     open_evaluations(task, evaluations)
     for evaluation in filter(is_own, evaluations):
-        _keep_evaluation_laws(evaluation, task)
+        with law_of(f"evaluation {evaluation.label!r}", "evaluation"):
+            _keep_evaluation_laws(evaluation, task)
     if trial.attention() is None:
         require_module_laws(trial)
 

@@ -21,6 +21,7 @@ from ablate.training.planning.tried_task import (
     TriedTask,
     first_of,
     input_fault,
+    law_of,
     one_sentence,
     try_evaluation,
     width_of,
@@ -242,7 +243,8 @@ def require_task_laws(task: Task) -> None:
     """Raise SpecError at the first law that `task` breaks."""
     tried = TriedTask(task)
     for law in TASK_LAWS:
-        law.check(tried)
+        with law_of(tried.where, law.name):
+            law.check(tried)
 
 
 def require_evaluation_laws(evaluation: Evaluation, task: Task) -> None:

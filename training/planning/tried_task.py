@@ -3,6 +3,9 @@
 The function stands for a model: it depends on inputs and positions alone.
 """
 
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -25,6 +28,8 @@ from ablate.variants import Scalars, Tokens
 
 _OUTPUTS: Final = 2**22
 """Numbers of a model's outputs for which a loss is computed, in whole sequences."""
+LONGEST_LAW_S: Final = 900.0
+"""Seconds that a law may take: far more than a few batches and two evaluations need, or short trainings."""
 
 
 def is_own(spec: Spec) -> bool:
@@ -45,13 +50,53 @@ def one_sentence(where: str) -> Iterator[None]:
         yield
     except (AblateError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
         own = [at for at in frames if not is_installed(str(at[0])) and not is_project(str(at[0]))]
         place = f" ({own[-1][0].name}:{own[-1][1]})" if own else ""
         message = " ".join(str(error).split())
         said = f"{type(error).__name__}{': ' if message else ''}{message}{place}"
         raise SpecError(f"{where} raises {said}; every trial would fail there; correct it") from error
+
+
+class TooLong(SpecError):
+    """A law did not end."""
+
+
+class _Alarm(BaseException):
+    """Passes through a user's `except Exception`."""
+
+
+@contextmanager
+def law_of(where: str, law: str) -> Iterator[None]:
+    """End a law after `LONGEST_LAW_S` by TooLong; in the main thread, which alone can be interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    rung = False
+
+    def end(*_: object) -> None:
+        nonlocal rung
+        rung = True
+        raise _Alarm
+
+    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, end)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, LONGEST_LAW_S, 1)
+    try:
+        yield
+    except BaseException:
+        if not rung:
+            raise
+        raise TooLong(  # whatever it was made into
+            f"{where} has not ended after {LONGEST_LAW_S:g} s of the law {law!r}, which tries a few steps; correct "
+            "what waits or repeats for ever, or make it faster"
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))
 
 
 class TriedEvaluation(NamedTuple):
