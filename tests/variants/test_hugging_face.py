@@ -3,6 +3,7 @@
 import copy
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ablate.grid.errors import SpecError
 from ablate.variants import (
     Attention,
     AttentionOp,
+    Number,
     Operator,
     Rotary,
     affine_scaled,
@@ -43,7 +45,7 @@ CONFIGS = {
 
 def model_of(family: str) -> Any:
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[family]()).double().eval()
+    model = transformers.AutoModelForCausalLM.from_config({**CONFIGS, **MORE}[family]()).double().eval()
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(0.2 * torch.randn_like(weights))
@@ -134,6 +136,111 @@ def test_a_model_trains_and_is_saved() -> None:
     other = install(model_of("llama"), affine_scaled())
     other.load_state_dict(model.state_dict())
     torch.testing.assert_close(other(tokens()).logits, model(tokens()).logits)
+
+
+SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+MORE = {
+    "sliding window": lambda: llama_config(transformers.Qwen2Config, **WIDE, num_key_value_heads=2, **SLIDING),
+    "wide heads": lambda: llama_config(**WIDE, num_key_value_heads=1, head_dim=16, attention_bias=True),
+    "yarn": lambda: llama_config(
+        **WIDE,
+        num_key_value_heads=2,
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "cross attention": lambda: gpt2_config(n_positions=64, n_embd=32, n_head=4, add_cross_attention=True),
+}
+INSIDE = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("family", [*CONFIGS, *MORE])
+def test_softmax_is_the_model_s_own_attention_whatever_is_hidden(family: str) -> None:
+    """Padding before, inside and behind; masks of a user's own, as booleans and as numbers."""
+    own = model_of(family)
+    model = install(copy.deepcopy(own), softmax())
+    ids, there = tokens(), INSIDE.bool()
+    drawn = torch.rand(2, 1, 9, 9, generator=torch.Generator().manual_seed(0)) < 0.6
+    mask = (drawn | torch.eye(9, dtype=torch.bool)).tril()
+    numbers = torch.zeros(2, 1, 9, 9, dtype=torch.float64).masked_fill(~mask, torch.finfo(torch.float64).min)
+    with torch.no_grad():
+        came, expected = (each(ids, attention_mask=INSIDE).logits[there] for each in (model, own))
+        torch.testing.assert_close(came, expected, rtol=1e-9, atol=1e-10)
+        for hidden in (mask, numbers) if family != "sliding window" else ():
+            came, expected = (each(ids, attention_mask=hidden).logits for each in (model, own))
+            torch.testing.assert_close(came, expected, rtol=1e-9, atol=1e-10)
+        for more in ({}, {"num_beams": 3, "num_return_sequences": 2}):
+            said = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, **more}
+            assert torch.equal(model.generate(**padded(), **said), own.generate(**padded(), **said))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda model: model.generate(tokens(), max_new_tokens=2, cache_implementation="static", do_sample=False),
+        lambda model: model(tokens(), attention_mask=torch.full((2, 1, 9, 9), -1.5)),
+        lambda model: model(tokens(), attention_mask=torch.ones(2, 1, 9, 8, dtype=torch.bool)),
+        lambda model: (model.set_attn_implementation("flex_attention"), model(**padded())),
+    ],
+)
+def test_caches_of_fixed_size_and_other_masks_are_refused(refused: Any) -> None:
+    model = install(model_of("llama"), softmax())
+    with pytest.raises(SpecError) as error:
+        refused(model)
+    assert len(str(error.value).splitlines()) == 1
+
+
+AFFINE = affine_scaled().changed(rescale={"kind": "affine", "scale": Number(init=0.5, per="head", link="unit").data()})
+
+
+@pytest.mark.parametrize("operator", [fox(), principled("query"), affine_scaled(), AFFINE], ids=lambda each: each.label)
+@pytest.mark.parametrize("family", CONFIGS)
+def test_checkpoints_of_activations_change_no_training(family: str, operator: Operator) -> None:
+    """A layer that is computed twice moves its running mean once."""
+
+    def trained(how: dict[str, Any] | None) -> Any:
+        model = randomise(install(model_of(family), operator)).train()
+        if how is not None:
+            getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)(how)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(2):
+            optimiser.zero_grad()
+            torch.manual_seed(step)
+            model(**padded(), labels=tokens()).loss.backward()
+            assert all(parameter.grad is not None for parameter in model.parameters())
+            optimiser.step()
+        return model.state_dict()
+
+    expected = trained(None)
+    for reentrant in (False, True):
+        came = trained({"use_reentrant": reentrant})
+        for name, value in expected.items():
+            torch.testing.assert_close(came[name], value, rtol=1e-9, atol=1e-10, msg=name)
+
+
+SHARED = ssa().changed(score={"kind": "ssa", "n": Number(init=1.5, learned=True, link="at_least_one").data()})
+
+
+@pytest.mark.parametrize("operator", [fox(), principled("query"), affine_scaled(), SHARED], ids=lambda each: each.label)
+@pytest.mark.parametrize("family", CONFIGS)
+def test_saved_models_come_back_with_the_numbers_of_operators(family: str, operator: Operator, tmp_path: Path) -> None:
+    model = randomise(install(model_of(family), operator)).train()
+    model(tokens())  # running means move
+    model.eval().save_pretrained(tmp_path)
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    again = install(load(tmp_path, dtype=torch.float64), operator).eval()
+    torch.testing.assert_close(again(tokens()).logits, model(tokens()).logits, rtol=1e-6, atol=1e-6)
+    numbers = {name for name in model.state_dict() if ".operator." in name}
+    for name in numbers:
+        torch.testing.assert_close(again.state_dict()[name].double(), model.state_dict()[name].double(), msg=name)
+    other = load(tmp_path)
+    with pytest.raises(SpecError, match="another operator"):
+        install(other, qk_norm())
+    install(install(other, operator), softmax())(tokens())
 
 
 def test_one_operator_per_layer_and_another_later() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +20,9 @@ def install(model: Model, operator: Operator | Sequence[Operator]) -> Model:
     """Compute the attention of a GPT-2, Llama, Qwen2 or GPT-NeoX model by an operator, or by one per layer.
 
     Weights keep their names and values; those of the operator's numbers are `....operator.numbers...` beside them.
-    `generate`, grouped heads and padding work as before. SpecError if the model is another, or an operator cannot.
+    `generate`, grouped heads and padding work as before. Numbers that `save_pretrained` wrote are read again from the
+    folder that the model comes from. SpecError if the model is another, if an operator cannot, or if the folder has
+    numbers of another operator.
     """
     try:
         adapters = import_module("ablate.variants.model.hugging_face_layers").ADAPTERS
@@ -29,9 +32,11 @@ def install(model: Model, operator: Operator | Sequence[Operator]) -> Model:
             "pip install 'ablate[transformers]'"
         ) from error
     ours = {**adapters, **{each: each for each in adapters.values()}}
-    hosts: list[Any] = [
-        each for each in model.modules() if type(each) in ours and not getattr(each, "is_cross_attention", False)
-    ]
+    hosts: dict[str, Any] = {
+        name: each
+        for name, each in model.named_modules()
+        if type(each) in ours and not getattr(each, "is_cross_attention", False)
+    }
     if not hosts:
         raise SpecError(
             f"install knows GPT-2, Llama, Qwen2 and GPT-NeoX; {type(model).__name__} has none of their layers"
@@ -42,9 +47,16 @@ def install(model: Model, operator: Operator | Sequence[Operator]) -> Model:
     shared = dict[str, nn.Parameter]()
     ops = [
         _op(host, each, (layer, len(hosts)), shared)
-        for layer, (host, each) in enumerate(zip(hosts, operators, strict=True))
+        for layer, (host, each) in enumerate(zip(hosts.values(), operators, strict=True))
     ]
-    for host, op in zip(hosts, ops, strict=True):
+    if all(type(each) in adapters for each in hosts.values()):
+        state = {
+            f"{name}.operator.{key}": each
+            for name, op in zip(hosts, ops, strict=True)
+            for key, each in op.state_dict().items()
+        }
+        _load_saved(model.config, state)
+    for host, op in zip(hosts.values(), ops, strict=True):
         host.__class__ = ours[type(host)]
         host.operator = op.train(host.training)
     config: Any = model.config
@@ -61,6 +73,22 @@ def refuse(operator: Operator, *, rotary: bool) -> str | None:
     if rotary and signals.count > 1 and apart:
         return "its signals rotate by frequencies that the model has not; use signals.rotary='before_split'"
     return None
+
+
+def _load_saved(config: Any, state: dict[str, torch.Tensor]) -> None:
+    """Copy into `state` what `save_pretrained` wrote of operators; `from_pretrained` leaves it out."""
+    folder, saved = config.name_or_path, dict[str, torch.Tensor]()
+    for file in Path(folder).glob("*.safetensors") if folder else ():
+        with import_module("safetensors").safe_open(file, "pt") as opened:
+            saved |= {name: opened.get_tensor(name) for name in opened.keys() if ".operator." in name}  # noqa: SIM118
+    own = {state[name].data_ptr(): name for name in reversed(state)}  # layers may share a number
+    shapes = {name: each.shape for name, each in saved.items()}
+    if saved and shapes != {name: state[name].shape for name in own.values()}:
+        raise SpecError(
+            f"{folder} was saved with another operator; install that one first, which reads its numbers, then this"
+        )
+    for name, each in saved.items():
+        state[name].copy_(each)
 
 
 def _op(host: Any, operator: Operator, depth: tuple[int, int], shared: dict[str, nn.Parameter]) -> AttentionOp:
@@ -88,4 +116,7 @@ def _op(host: Any, operator: Operator, depth: tuple[int, int], shared: dict[str,
     op.to(weight.device)
     if op.gate is not None:
         op.gate.to(weight.dtype)
+    vars(op)["_tied_weights_keys"] = dict.fromkeys(
+        f"numbers.{name}" for name in op.numbers.borrowed
+    )  # read by save_pretrained
     return op

@@ -5,6 +5,7 @@ is ours: the interface for attention functions passes neither the layer's input 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, final
 
@@ -26,23 +27,32 @@ from ablate.variants.model.cache import Cache
 class HostCache(Cache):
     """The layer of a model's own cache. Numbers by key are kept as further channels of the keys."""
 
-    def __init__(self, cache: Any, layer: int, heads: int) -> None:
+    def __init__(self, cache: Any, layer: int, heads: int, keys: int | None) -> None:
+        """`keys` is how many the mask is made for, None without one; a cache of a sliding window has no more."""
         self._cache, self._layer, self._heads = cache, layer, heads
+        self._keys = keys if any(getattr(cache, "is_sliding", ())) else None
+        if getattr(cache, "is_compileable", False):
+            raise SpecError("a cache of fixed size has places that no token takes yet; use one that grows")
 
     @property
     def length(self) -> int:
         return int(self._cache.get_seq_length(self._layer))
 
+    def count_keys(self, new: int) -> int:
+        return self.length + new if self._keys is None else self._keys
+
+    def attempt(self) -> AbstractContextManager[object]:
+        """Put nothing back: a model extends its cache layer by layer."""
+        return nullcontext()
+
     def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
         batch, kv_heads, new, channels = k.shape
-        most, group = self.length + new, self._heads // kv_heads
+        group = self._heads // kv_heads
         packed = [
             each.expand(batch, self._heads, new, 1).reshape(batch, kv_heads, group, new).transpose(2, 3)
             for each in by_key.values()
         ]
         keys, values = self._cache.update(torch.cat((k, *packed), -1), v, self._layer)
-        if keys.shape[-2] > most:
-            raise SpecError(f"a cache of fixed size has {keys.shape[-2]} places for {most} tokens; use one that grows")
         all_by_key = {
             name: keys[..., start : start + group].transpose(2, 3).reshape(batch, self._heads, -1, 1)
             for name, start in zip(by_key, range(channels, keys.shape[-1], group), strict=True)
@@ -51,6 +61,21 @@ class HostCache(Cache):
 
     def swap(self, name: str, last: Tensor) -> Tensor | None:
         raise NotImplementedError("a host's layers shift no tokens")
+
+
+_HIDDEN = -1e4
+"""Models add less than this to the logits of hidden keys."""
+
+
+def _visible(mask: Any) -> Tensor | None:
+    """Return the mask as booleans, True where a query may look."""
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.dim() != 4:
+        raise SpecError("the mask is that of a fused kernel; set_attn_implementation('sdpa') gives one for operators")
+    if mask.dtype != torch.bool and bool(((mask != 0) & (mask > _HIDDEN)).any()):
+        raise SpecError("attention_mask adds numbers to the logits, which operators do not take; use 0 and -inf alone")
+    return mask if mask.dtype == torch.bool else mask >= 0
 
 
 def _attend(
@@ -62,15 +87,13 @@ def _attend(
 ) -> Tensor:
     """Return the heads' outputs side by side [B, T, H D]; `call` has the mask and the cache under their names."""
     op: AttentionOp = layer.operator
-    mask: Tensor | None = call["attention_mask"]
-    if mask is not None and mask.dim() != 4:
-        raise SpecError("the mask is that of a fused kernel; set_attn_implementation('sdpa') gives one for operators")
-    if mask is not None and mask.dtype != torch.bool:
-        mask = mask >= 0
     cache = next(
         (call[name] for name in ("cache", "past_key_values", "layer_past") if call.get(name) is not None), None
     )
-    kept = None if cache is None else HostCache(cache, layer.layer_idx, op.heads)
+    mask, kept = _visible(call["attention_mask"]), None
+    if cache is not None:
+        own = getattr(cache, "self_attention_cache", cache)  # beside that of an encoder
+        kept = HostCache(own, layer.layer_idx, op.heads, None if mask is None else mask.shape[-1])
     output: Tensor = op(*heads, x, mask, cache=kept, rotate=rotate)
     return output.transpose(1, 2).flatten(2)
 
