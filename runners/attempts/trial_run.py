@@ -306,18 +306,19 @@ class TrialRun(Run):
     def open(self, data: Mapping[str, Any] | None = None) -> None:
         """Record that training begins, and what it reads; take over what a checkpoint holds."""
         self._opened = True
-        self._context.begins(self.device, None, data)
-        restored: tuple[int, Mapping[str, Any]] | None = self._context.restore()
-        if self._world is not None:
-            restored = self._world.share_restored(restored)
-        if restored is None:
-            return
-        self._resumed, self._restored = restored
-        try:
-            self._values.checked.restore(json.loads(self._restored["places"]))
-        except (LookupError, TypeError, ValueError) as error:
-            raise UnfitCheckpoint(f"its places cannot be read ({error})") from error
-        self._step = self._resumed if "own" in self._restored else 0
+        with self.door():
+            self._context.begins(self.device, None, data)
+            restored: tuple[int, Mapping[str, Any]] | None = self._context.restore()
+            if self._world is not None:
+                restored = self._world.share_restored(restored)
+            if restored is None:
+                return
+            self._resumed, self._restored = restored
+            try:
+                self._values.checked.restore(json.loads(self._restored["places"]))
+            except (LookupError, TypeError, ValueError) as error:
+                raise UnfitCheckpoint(f"its places cannot be read ({error})") from error
+            self._step = self._resumed if "own" in self._restored else 0
 
     # The end:
 
@@ -340,11 +341,7 @@ class TrialRun(Run):
         if self._over is not None:
             raise self._over
         if not self._opened:
-            try:
-                self.open()
-            except BaseException as error:
-                self._over = error
-                raise
+            self.open()
 
     def _require_by_hand(self, what: str) -> None:
         self._require_open()
