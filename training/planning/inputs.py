@@ -27,7 +27,8 @@ def check_inputs(trial: Trial) -> None:
         with law_of(f"evaluation {evaluation.label!r}", "evaluation"):
             _keep_evaluation_laws(evaluation, task)
     if trial.attention() is None:
-        require_module_laws(trial)
+        with law_of(f"model {trial.model.label!r}", "module"):
+            require_module_laws(trial)
 
 
 _keep_laws = lru_cache(maxsize=256)(require_task_laws)  # cells of a grid share tasks; an error is not kept
