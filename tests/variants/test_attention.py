@@ -209,6 +209,7 @@ SCORED = ssa().changed(score={"kind": "ssa", "n": Number(init=1.5, per="query", 
 )
 def test_autocast_and_the_compiler_compute_the_same(operator: Operator) -> None:
     """Gradients too, which a compiler computes from what it keeps, and from what a running mean has moved to."""
+    torch._dynamo.reset()  # it keeps eight graphs of a function
     layer, x = layer_of(operator), draw(2, LENGTH, WIDTH)
     with torch.no_grad():
         for parameter in layer.parameters():

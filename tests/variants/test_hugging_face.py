@@ -177,14 +177,13 @@ def test_softmax_is_the_model_s_own_attention_whatever_is_hidden(family: str) ->
             assert torch.equal(model.generate(**padded(), **said), own.generate(**padded(), **said))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "refused",
     [
         lambda model: model.generate(tokens(), max_new_tokens=2, cache_implementation="static", do_sample=False),
         lambda model: model(tokens(), attention_mask=torch.full((2, 1, 9, 9), -1.5)),
         lambda model: model(tokens(), attention_mask=torch.ones(2, 1, 9, 8, dtype=torch.bool)),
-        lambda model: (model.set_attn_implementation("flex_attention"), model(**padded())),
+        lambda model: model.model.layers[0].self_attn(torch.zeros(2, 9, 32).double(), None, attention_mask=object()),
     ],
 )
 def test_caches_of_fixed_size_and_other_masks_are_refused(refused: Any) -> None:
