@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _METRICS_FILE: Final = "metrics.jsonl"
 _SEEDING: Final = Path(__file__).parent / "seeding"
+_OF_SNAPSHOTS: Final = ("PYTHONSAFEPATH", "PYTHONDONTWRITEBYTECODE")
+"""Variables of workers that run a snapshot; with the first, a script does not find the modules beside it."""
 _WAIT_S: Final = 0.1
 _MOST_DRAINED: Final = 16
 """Reads after the end; a process that left the group may go on printing."""
@@ -119,7 +121,8 @@ def _prepare(command: "Command", run: "TrialRun", *, resumes: bool) -> tuple[lis
         "ABLATE_SEED": str(command.seed),
         "ABLATE_DIRECTORY": str(run.directory),
     }
-    known = {**os.environ, "PYTHONUNBUFFERED": "1", **threads, **hidden, "PYTHONPATH": path}
+    inherited = {name: text for name, text in os.environ.items() if name not in _OF_SNAPSHOTS}
+    known = {**inherited, "PYTHONUNBUFFERED": "1", **threads, **hidden, "PYTHONPATH": path}
     if seeding and "PYTHONPATH" in own:
         own["PYTHONPATH"] = os.pathsep.join([*seeding, own["PYTHONPATH"]])
     return argv, {**known, **own, **told}

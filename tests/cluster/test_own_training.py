@@ -64,7 +64,8 @@ def test_a_killed_and_a_preempted_training_go_on_as_if_nothing_had_happened(clus
 def test_a_program_that_is_killed_and_preempted_goes_on_from_its_checkpoint(cluster: Cluster, user: User) -> None:
     deaths = user.place / "deaths"
     deaths.write_text("5 SIGKILL\n7 SIGTERM\n", encoding="utf-8")
-    (user.place / "train.py").write_text(LASTING, encoding="utf-8")
+    (user.place / "train.py").write_text(f"import beside\n{LASTING}", encoding="utf-8")
+    (user.place / "beside.py").write_text("", encoding="utf-8")
     user.spec.write_text(PROGRAM.format(deaths=str(deaths)))
     user.queues()
     wait_until_over(cluster)

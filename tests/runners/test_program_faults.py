@@ -102,6 +102,17 @@ def test_what_cannot_start_is_refused_by_a_plan_and_does_not_start(
         trained(command, memory(), place)
 
 
+def test_a_script_finds_the_modules_beside_it_in_the_worker_of_a_snapshot(
+    script: Script, memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    command = script("import beside; print('loss', beside.loss)", evaluations=LOSS)
+    write(tmp_path / "code" / "beside.py", "loss = 1.5")
+    context = memory()
+    trained(command, context, tmp_path)
+    assert context.evaluations[0, "loss"][0] == 1.5
+
+
 @pytest.mark.parametrize(
     ("argv", "cwd"),
     [
