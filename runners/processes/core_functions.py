@@ -61,8 +61,10 @@ class _Namespace(NamedTuple):
                 yield name, was
 
     def _counts(self, name: str, was: Any) -> bool:
-        """Return False for a new name of a module, which no code there uses, unless it hides a builtin function."""
-        return was is not _ABSENT or isinstance(self.owner, type) or name in _BUILTINS
+        """Return False for a new name, which no code there uses, unless it hides a function of a base or a builtin."""
+        if was is not _ABSENT or not isinstance(self.owner, type):
+            return was is not _ABSENT or name in _BUILTINS
+        return name.startswith("__") or any(name in vars(base) for base in self.owner.__mro__[1:])
 
     def _is_wrapped(self, name: str, was: Any, now: Any) -> bool:
         """Return True for a wrapper that torch itself puts around a function of an optimiser when it is first used."""

@@ -302,6 +302,16 @@ def test_torch_that_a_trial_imports_first_is_no_change_and_is_compared_from_then
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "counts"), [("smart_apply", False), ("__len__", True), ("half", True), ("forward", True)]
+)
+def test_a_new_method_counts_if_it_hides_another(name: str, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package transformers adds `smart_apply` to modules, which no code of torch calls."""
+    functions = CoreFunctions()
+    monkeypatch.setattr(torch.nn.Softmax, name, len, raising=False)
+    assert bool(functions.changed()) is counts
+
+
 def test_modules_that_other_threads_import_meanwhile_stop_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "modules", sys.modules.copy())
     functions = CoreFunctions()
