@@ -303,7 +303,7 @@ def test_torch_that_a_trial_imports_first_is_no_change_and_is_compared_from_then
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"), [("smart_apply", False), ("__len__", True), ("half", True), ("forward", True)]
+    ("name", "counts"), [("no_method_of_torch", False), ("__len__", True), ("half", True), ("forward", True)]
 )
 def test_a_new_method_counts_if_it_hides_another(name: str, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package transformers adds `smart_apply` to modules, which no code of torch calls."""
