@@ -40,12 +40,14 @@ def trained(experiment: Experiment, context: Any, place: Path) -> TrainingResult
 
 
 def to_the_end(experiment: Experiment, context: Any, place: Path) -> list[int]:
-    """Train until no stop is left; the steps of the results."""
-    steps = []
+    """Train until no stop is left; the steps of the results, which are the costs of all attempts."""
+    steps, cost = list[int](), 0.0
     while True:
         result = trained(experiment, context, place)
         steps.append(result.step)
+        cost += result.cost["steps"]
         if not result.stopped:
+            assert cost == result.step
             return steps
         context.stop_at -= {result.step}
 
