@@ -117,6 +117,7 @@ def test_a_grid_without_trials_computes_nothing_and_the_plan_imports_no_torch(tm
         "assert 'torch' not in sys.modules\n"
         "class Small(Experiment):\n"
         "    kind: Literal['tests_small'] = 'tests_small'\n"
+        "    def train(self, run): pass\n"
         "plan = plan_campaign(RunRequest(Path(sys.argv[1])), [Grid('g', Small(), seeds=[0])])\n"
         "assert plan_data(plan)['findings'] == {'g': {}}, plan_data(plan)\n"
         "assert 'ablate.training.planning.random_layer' not in sys.modules\n"
