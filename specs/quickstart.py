@@ -8,8 +8,8 @@ Verbs of the grammar agree with distant subjects, and names return within a wind
   its control in paper 002.
 - SSA scores a small logit s nearly as exp(n b s), which is softmax at another temperature. On Python's documentation
   it is equivalent to softmax, too (docs/results.md).
-- Principled per query has all components. On another grammar no difference from softmax is shown (docs/results.md).
-- Margin amplification that starts at alpha = 0 makes runs differ more from seed to seed.
+- Margin from 0 is the margin amplification of Principled Attention alone. Its alpha starts at 0, where it can move.
+- Principled from 0 has all components, each with a number per head that starts at 0.
 """
 
 from ablate import (
@@ -18,30 +18,38 @@ from ablate import (
     Cosine,
     Grammar,
     Grid,
+    Ground,
+    GroundValue,
     LogCount,
     Measure,
     Number,
     Operator,
+    Suppress,
     Training,
     Trial,
     fox,
     gpt2,
     integral,
     over,
-    principled,
     sliding_window,
     softmax,
     ssa,
 )
 
+zero = Number(init=0.0).at("head")
 operators = {
     "softmax": softmax(),
     "FoX": fox(),
     "own token only": sliding_window(size=1),
     "Integral": integral(signals=4),
     "SSA": ssa(),
-    "Margin from 0": Operator(margin=LogCount(amplification=Number(init=0.0).at("head"))),
-    "Principled per query": principled(per="query"),
+    "Margin from 0": Operator(margin=LogCount(amplification=zero)),
+    "Principled from 0": Operator(
+        margin=LogCount(amplification=zero),
+        gate=Suppress(width=8, strength=zero),
+        normaliser=Ground(threshold=zero),
+        readout=GroundValue(),
+    ),
 }
 
 trial = Trial(

@@ -18,6 +18,7 @@ from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.papers.figures.paper_tables import read_beside
 from ablate.papers.paper_grids import load_paper, paper_names
 from ablate.papers.results.grid_results import GridResult, open_result, read
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
 from ablate.store.store import Store
 from ablate.training.optimisers import Training, recipes
@@ -59,6 +60,20 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
         found = judge_runs(result.compared_runs(rules), rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
     assert result.cost["trials"] == (result.rows.unique("trial")["state"] == "done").sum() > 0
+
+
+def test_checks_of_result_files_are_those_of_the_campaign(tmp_path: Path, files: Any) -> None:
+    import results_page
+
+    root = write_known(tmp_path / "campaign")
+    files.collect(root, tmp_path / "results")
+    result = read(tmp_path / "results", "quickstart")
+    found = results_page._verdicts(result, result.measure())
+    with Store.open(root) as store:
+        expected = judge(store, "quickstart")
+    assert result.checks == expected.checks
+    assert_frame_equal(found, expected.rows.select(found.columns), check_row_order=False)
+    assert {"headline", "doubt", "tuned"} < set(found.columns)
 
 
 def test_a_result_opens_as_a_store_with_the_values_of_the_campaign(tmp_path: Path, files: Any) -> None:

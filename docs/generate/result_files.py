@@ -1,6 +1,7 @@
 """Results of finished campaigns as files for a repository: `python docs/generate/result_files.py CAMPAIGN FOLDER`.
 
-    FOLDER/GRID.json       header of the grid; versions, device, cost; processors, systems and commits of the campaign
+    FOLDER/GRID.json       header of the grid; versions, device, cost; processors, systems and commits of the campaign;
+                           the checks of each cell at the planned measure
     FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
     FOLDER/*.py            the spec files as they ran, if `specs/` has no such file
     FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures
@@ -20,14 +21,15 @@ from ablate.grid.errors import AblateError
 from ablate.papers.results.grid_results import OF_RUN
 from ablate.papers.results.result_files import SCHEMA
 from ablate.runners.attempts.submission_record import Submission, submission_records
-from ablate.store.analysis.verdicts import measure_of, runs
+from ablate.store.analysis.judge import judge
+from ablate.store.analysis.verdicts import every_run, measure_of
 from ablate.store.files.layout import Layout
 from ablate.store.store import Store
 
 SPECS: Final = Path(__file__).parent.parent.parent / "specs"
 _VALUES: Final = """
 SELECT cell, seed, source, name, point::JSON::VARCHAR AS point, value FROM v_final
-WHERE grid = $grid AND source = 'evaluation'
+WHERE grid = $grid AND (source = 'evaluation' OR name = $measure)
 UNION ALL
 SELECT g.cell, g.seed, 'probe', p.name,
        json_merge_patch(json_object('layer', p.layer, 'head', p.head), p.point::JSON)::VARCHAR, p.value
@@ -61,14 +63,16 @@ def collect(campaign: Path, folder: Path) -> None:
             if header["measure"] is None or not cost["trials"]:
                 continue
             about = store.sql("SELECT cell, seed, trial, baseline FROM grid_trial WHERE grid = $grid", {"grid": grid})
-            planned = runs(store, grid, measure_of(store, grid, None))
+            planned = every_run(store, grid, measure_of(store, grid, None))
             planned = planned.join(about, on=["cell", "seed"], how="left", maintain_order="left").select(*OF_RUN)
-            values = store.sql(_VALUES, {"grid": grid})
+            values = store.sql(_VALUES, {"grid": grid, "measure": header["measure"]["name"]})
             rows = planned.join(values, on=["cell", "seed"], how="left", maintain_order="left_right")
             rows.write_parquet(folder / f"{grid}.parquet", compression="zstd", compression_level=19)
             cost["hours"] = round(cost["hours"] or 0.0, 3)
             cost["versions"] = [json.loads(each) for each in cost["versions"]]
-            text = json.dumps({"schema": SCHEMA, "cost": cost | environment, "header": header}, ensure_ascii=False)
+            checks = judge(store, grid).checks if header["baseline"] or header.get("baselines") else {}
+            record = {"schema": SCHEMA, "cost": cost | environment, "header": header, "checks": checks}
+            text = json.dumps(record, ensure_ascii=False)
             (folder / f"{grid}.json").write_text(text + "\n", encoding="utf-8")
     for each in submissions:
         if each.snapshot is not None:

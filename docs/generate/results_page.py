@@ -11,6 +11,8 @@
     {means GRID sink_share}          the measure and probes of every cell, compared with nothing
     {means GRID sink_share:position=2}    the same for a probe that has several positions
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
+    {checks GRID}                    what each check of a claim rests on
+    {controls GRID}                  the measure of every control
     {cost GRID ...}                  trials, hours, device and versions
 """
 
@@ -31,14 +33,18 @@ from ablate.papers.results.grid_results import GridResult, read
 from ablate.runners.cli.verdict_text import format_number, format_p, format_percent
 from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
+from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks
+from ablate.store.analysis.judge import add_checks
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
+from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import seed_contrasts
+from ablate.store.statistics.verdict import CLAIMS
 
 RESULTS: Final = Path(__file__).parent.parent.parent / "results"
 MOST_ROWS: Final = 40
 """Cells of a picture; if there are more, it shows levels of axes."""
 _CALL: Final = re.compile(r"^\{(\w+) ([^}]+)\}$", re.MULTILINE)
-_WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "no verdict")
+_WORDS: Final = ("better", "worse", "real, size unproven", "equivalent", "undecided", "off", "no verdict")
 
 
 def make_results_page() -> dict[str, str]:
@@ -131,22 +137,56 @@ def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
 
 def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
     found = judge_runs(result.compared_runs(measure), measure)
+    if _is_checked(result, measure):
+        found = add_checks(found, result.checks)
     return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)
+
+
+def _is_checked(result: GridResult, measure: GridMeasure) -> bool:
+    """Whether the verdicts have checks, which are of the planned measure."""
+    return bool(result.checks) and measure == result.measure()
 
 
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
     against = _name_baseline(result, found)
+    checked = _is_checked(result, measure)
     bases = baseline_rows(result.compared_runs(measure), measure)
-    rows = [(row["label"], str(row["runs"]), _number(row["value"]), "", "", "", "baseline") for row in bases]
+    rows = [
+        (row["label"], str(row["runs"]), _number(row["value"]), "", "", "", *([""] if checked else []), "baseline")
+        for row in bases
+    ]
     for row in found.rows(named=True):
         interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
         about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
-        rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, row["verdict"]))
+        marks = [f"`{mark_checks(row)}`"] if checked else []
+        rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, *marks, row["verdict"]))
     level = f"{100 * (1 - measure.alpha):g} % interval"
     mean = "geometric mean" if measure.scale == "log" else "mean"
-    heads = ("cell", "pairs", mean, "difference", level, "p (Holm)", "verdict")
-    return f"{_describe(result, measure, found, against)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
+    heads = ("cell", "pairs", mean, "difference", level, "p (Holm)", *(["checks"] if checked else []), "verdict")
+    text = f"{_describe(result, measure, found, against)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
+    claims = count_headlines(found) if checked else ""
+    return f"{text}\n{LEGEND[0].upper()}{LEGEND[1:]}.{f' Here {claims}.' if claims else ''}\n" if checked else text
+
+
+def _write_checks(result: GridResult, measure: GridMeasure) -> str:
+    """Write the checks of every claim, with the number that each rests on."""
+    claims = _verdicts(result, measure).filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
+    rows = [
+        (label, check.name, check.answer, check.reason)
+        for cell, label in claims.select("cell", "label").rows()
+        for check in result.checks[cell]
+    ]
+    return table(("cell", "check", "answer", "reason"), rows)
+
+
+def _write_controls(result: GridResult, measure: GridMeasure) -> str:
+    """Write the mean over seeds of controls and of cells that are trained longer."""
+    values = result.every_run(measure).drop_nulls("value")
+    means = values.group_by("cell", maintain_order=True).agg(pl.col("label").first(), pl.len(), pl.col("value").mean())
+    added = means.filter(pl.col("cell").is_in([*added_cells(result.header)]))
+    rows = [(label, role_of(result.header, cell), str(n), _number(mean)) for cell, label, n, mean in added.rows()]
+    return f"{_say_measure(result, measure)}\n\n{table(('cell', 'it is a', 'runs', 'mean'), rows)}"
 
 
 def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
@@ -346,6 +386,8 @@ def draw(result: GridResult, measure: GridMeasure) -> str:
 
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
+    "checks": _write_checks,
+    "controls": _write_controls,
     "contrasts": _write_contrasts,
     "effects": _write_effects,
     "numbers": _write_numbers,

@@ -1,7 +1,7 @@
 """The runs of a grid in a result file, as rows and as a store."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from ablate.store.database.readonly import locked_connection
 from ablate.store.files.layout import Layout
 from ablate.papers.results.result_files import damage_error, read_summary
 from ablate.store.state import State
+from ablate.store.statistics.check import Check
 from ablate.store.store import Store
 
 OF_RUN: Final = ("trial", "cell", "label", "operator", "baseline", "seed", "axes", "state", "budget", "code", "wall_s")
@@ -30,18 +31,24 @@ class GridResult(NamedTuple):
     header: dict[str, Any]
     cost: dict[str, Any]
     rows: pl.DataFrame
+    checks: Mapping[str, Sequence[Check]] = {}
+    """By cell, at the planned measure; empty for files that were written before there were checks."""
 
     def measure(self) -> GridMeasure:
         fields = {**self.header["measure"], "variance": self.header.get("variance", "own")}
         return GridMeasure(**{name: fields[name] for name in GridMeasure._fields})
 
     def runs(self, measure: GridMeasure) -> pl.DataFrame:
-        """Return the planned runs, without controls, with their `value` of the measure, for `compare`."""
-        planned = without_added(self.rows, self.header).select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
-        named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") == "evaluation"))
+        """Return the runs of variants and baselines with their `value` of the measure, for `compare`."""
+        return without_added(self.every_run(measure), self.header)
+
+    def every_run(self, measure: GridMeasure) -> pl.DataFrame:
+        """Return these and the runs of controls and of cells that are trained longer."""
+        planned = self.rows.select(*OF_RUN).unique(["cell", "seed"], maintain_order=True)
+        named = self.rows.filter((pl.col("name") == measure.name) & (pl.col("source") != "probe"))
         points = [json.loads(point) for point in named["point"]]
-        at = pl.Series([all(point.get(axis) == value for axis, value in measure.point.items()) for point in points])
-        values = named.filter(at).select("cell", "seed", "value")
+        at = [all(point.get(axis) == value for axis, value in measure.point.items()) for point in points]
+        values = named.filter(pl.Series(at, dtype=pl.Boolean)).select("cell", "seed", "value")
         return planned.join(values, on=["cell", "seed"], how="left", maintain_order="left", validate="1:1")
 
     @property
@@ -74,7 +81,8 @@ def read(folder: Path, grid: str) -> GridResult:
         raise damage_error(place, error) from error
     if "status" in rows.columns:  # a file of release 0.1.0
         rows = rows.rename({"status": "state"}).with_columns(pl.col("state").replace("ok", State.DONE))
-    return GridResult(record["header"], record["cost"], rows)
+    checks = {cell: tuple(Check(*each) for each in own) for cell, own in record["checks"].items()}
+    return GridResult(record["header"], record["cost"], rows, checks)
 
 
 @contextmanager

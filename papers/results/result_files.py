@@ -30,7 +30,7 @@ def find_published(number: str, table: int) -> tuple[str, str] | None:
 
 
 def read_summary(place: Path) -> dict[str, Any]:
-    """Read the header and the cost of a grid.
+    """Read the header, the cost and the checks of a grid.
 
     Raises:
         StoreError: the file has another version, or is damaged.
@@ -43,7 +43,9 @@ def read_summary(place: Path) -> dict[str, Any]:
                 "collect the results of the campaign again"
             )
         header, cost = record["header"], record["cost"]
-        return {"header": {**header, "measure": {**header["measure"]}}, "cost": {**cost, "hours": float(cost["hours"])}}
+        cost = {**cost, "hours": float(cost["hours"])}
+        header = {**header, "measure": {**header["measure"]}}
+        return {"header": header, "cost": cost, "checks": {**record.get("checks", {})}}
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise damage_error(place, error) from error
 

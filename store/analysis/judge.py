@@ -76,7 +76,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
             _check_noise(row, caution),
             _check_control(row, None if untested else tests.get(cell), untested, better=better),
         )
-    return JudgedGrid(_with_checks(rows, checks), checks)
+    return JudgedGrid(add_checks(rows, checks), checks)
 
 
 def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
@@ -112,7 +112,8 @@ def _check_control(row: Mapping[str, Any], test: Mapping[str, Any] | None, untes
     return Check("control", test["beyond"], control_text(test, better=better), test["p_holm"])
 
 
-def _with_checks(rows: pl.DataFrame, checks: Mapping[str, Sequence[Check]]) -> pl.DataFrame:
+def add_checks(rows: pl.DataFrame, checks: Mapping[str, Sequence[Check]]) -> pl.DataFrame:
+    """Return rows of `verdicts` as those of a `JudgedGrid`; a variant that was off has the verdict *off*."""
     words, reasons, doubts, headlines = [], [], [], []
     for cell, word, reason in rows.select("cell", "verdict", "reason").iter_rows():
         own = {each.name: each for each in checks[cell]}

@@ -1,0 +1,111 @@
+"""Numbers of docs/results.md, drawn at random and computed again from the runs with pandas and scipy alone."""
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+ROOT = Path(__file__).parent.parent
+TABLES = re.compile(r"^\{verdicts (\S+) ?(.*)\}$", re.MULTILINE)
+DRAWS = 20
+
+
+class Printed(NamedTuple):
+    """A row of a table of verdicts, and which runs it is of."""
+
+    folder: Path
+    grid: str
+    point: str
+    cells: dict[str, str]
+
+
+def printed_rows() -> Iterator[Printed]:
+    """Every row of every table of verdicts, but for baselines."""
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    sections = {text.partition("\n")[0]: text for text in re.split(r"^## ", page, flags=re.MULTILINE)}
+    for about in sorted((ROOT / "results").glob("*/about.md")):
+        text = about.read_text(encoding="utf-8")
+        calls = TABLES.findall(text)
+        section = sections[text.partition("\n")[0].removeprefix("## ")]
+        tables = re.findall(r"(?:^\| cell \| pairs .*\n)(?:^\|.*\n)+", section, re.MULTILINE)
+        assert len(tables) == len(calls), about
+        for (grid, point), table in zip(calls, tables, strict=True):
+            head, _, *lines = table.splitlines()
+            rows = [dict(zip(split(head), split(line), strict=True)) for line in lines]
+            yield from (Printed(about.parent, grid, point, row) for row in rows if row["verdict"] != "baseline")
+
+
+def split(line: str) -> list[str]:
+    return [cell.strip() for cell in line.replace(r"\|", "/").strip("|").split("|")]
+
+
+def compute(row: Printed) -> dict[str, float]:
+    """The mean, difference, interval, and number of pairs of a cell from its runs, on the scale of the measure."""
+    header = json.loads((row.folder / f"{row.grid}.json").read_text(encoding="utf-8"))["header"]
+    measure = header["measure"]
+    point = {**measure["point"], **{axis: float(at) for axis, at in (each.split("=") for each in row.point.split())}}
+    runs = pd.read_parquet(row.folder / f"{row.grid}.parquet")
+    runs = runs[(runs["name"] == measure["name"]) & (runs["source"] != "probe")]
+    runs = runs[runs["point"].map(lambda text: all(json.loads(text).get(axis) == at for axis, at in point.items()))]
+    own = runs[runs["label"] == row.cells["cell"]].set_index("seed")["value"]
+    cell = runs.loc[runs["label"] == row.cells["cell"], "cell"].iloc[0]
+    other = (header.get("baselines") or {}).get(cell, header["baseline"])
+    base = runs[runs["cell"] == other].set_index("seed")["value"]
+    if measure["scale"] == "log":
+        own, base = np.log(own), np.log(base)
+    pairs = (own - base).dropna()
+    spread = stats.sem(pairs) * stats.t.ppf(1 - measure["alpha"] / 2, len(pairs) - 1)
+    return {
+        "pairs": len(pairs),
+        "mean": own.mean(),
+        "difference": pairs.mean(),
+        "low": pairs.mean() - spread,
+        "high": pairs.mean() + spread,
+        "p": stats.ttest_1samp(pairs, 0).pvalue,
+    }
+
+
+def holm(p: list[float]) -> list[float]:
+    order = np.argsort(p)
+    steps = np.maximum.accumulate([(len(p) - rank) * p[at] for rank, at in enumerate(order)])
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(steps, 1)
+    return list(adjusted)
+
+
+def agrees(text: str, value: float) -> bool:
+    """Whether a printed number is `value`, rounded to the digits that it shows."""
+    if "<" in text:
+        return value < float(text.rpartition("<")[2])
+    number = text.removesuffix(" %").replace(",", "")
+    last = 10.0 ** -len(number.partition(".")[2]) if "." in number else 10.0 ** (len(number) - len(number.rstrip("0")))
+    return abs(float(number) - value) <= 0.501 * last
+
+
+def test_numbers_drawn_at_random_are_those_of_the_runs() -> None:
+    seed = random.randrange(2**32)
+    rows = list(printed_rows())
+    for row in random.Random(seed).sample(rows, DRAWS):
+        family = [each for each in rows if (each.folder, each.grid, each.point) == (row.folder, row.grid, row.point)]
+        found = compute(row)
+        p = holm([compute(each)["p"] for each in family])[family.index(row)]
+        log = row.cells["difference"].endswith("%")
+        mean = np.exp(found["mean"]) if log else found["mean"]
+        low, high = (text for text in row.cells["95 % interval"].split(" to "))
+        changes = {"difference": row.cells["difference"], "low": low, "high": high}
+        checked = {
+            "pairs": agrees(row.cells["pairs"], found["pairs"]),
+            "mean": agrees(row.cells.get("mean") or row.cells["geometric mean"], mean),
+            "p": agrees(row.cells["p (Holm)"], p),
+            **{
+                name: agrees(text, 100 * np.expm1(found[name]) if log else found[name])
+                for name, text in changes.items()
+            },
+        }
+        assert all(checked.values()), (seed, row, found, p, checked)
