@@ -150,7 +150,7 @@ def group_by_method(
 
 def _missing_kind(cls: type[Experiment]) -> str:
     name = cls.__name__.lower()
-    return f'no kind keeps its trials apart from those of other classes; add kind: Literal["{name}"] = "{name}"'
+    return f'{cls.__name__} has no kind, which keeps its trials apart; add kind: Literal["{name}"] = "{name}"'
 
 
 def require_train(cls: type[Experiment]) -> None:

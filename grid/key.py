@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from ablate.grid.errors import SpecError
+from ablate.grid.values import show
 
 SPEC_SCHEMA = 1
 """Increased only if the meaning of stored specs changes; every key then changes."""
@@ -38,8 +39,10 @@ def canonical_json(data: object) -> str:
         name = getattr(data, "__name__", type(data).__name__)
         what = "class" if isinstance(data, type) else "function"
         raise SpecError(f"a spec holds values; got the {what} {name}; write {name}()")
-    raise SpecError(f"a spec holds plain data only; {type(data).__name__} has no canonical JSON, write it as a number,"
-                    f" a string, a tuple or a spec of its own")  # fmt: skip
+    raise SpecError(
+        f"a spec holds plain data only; {show(data)} is of class {type(data).__name__}, write it as a number, a "
+        "string, a tuple or a spec of its own"
+    )
 
 
 def content_key(canonical: str) -> str:

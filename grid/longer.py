@@ -37,6 +37,7 @@ def check_longer(grid: str, base: Experiment, longer: object, *, compares: bool)
         raise SpecError(f"longer training tests a difference; grid {grid!r} has no measure or no baseline, add both")
     if type(base).longer is Experiment.longer:
         raise SpecError(f"longer training needs a trial with longer(factor); grid {grid!r} has a {type(base).__name__}")
+    _train_longer(base, longer, f"the base of grid {grid!r}")
 
 
 def find_longer(
@@ -49,19 +50,24 @@ def find_longer(
     """
     of, added = dict[str, str](), dict[str, LongerCell]()
     for cell in chosen:
-        kept = f"the cell {cell.label!r} cannot be trained {longer} times as long"
-        try:
-            trial: Experiment = ask(cell.trial.longer, InstanceOf[type(cell.trial)], "the experiment", longer)  # type: ignore[misc]
-        except SpecError as error:
-            raise SpecError(f"{kept}: {error}") from error
+        trial = _train_longer(cell.trial, longer, f"the cell {cell.label!r}")
         key = of[cell.cell] = cell_key(trial)
-        if key == cell.cell:
-            raise SpecError(f"{kept}: longer() returns it as it was; change the field that says how long")
         if key not in cells:
             label = f"{cell.label}, {longer} times as long"
             changed = [name for name, path in paths.items() if _differ(path, cell.trial, trial)]
             added[key] = LongerCell(cell.cell, label, trial, {**cell.levels, **dict.fromkeys(changed)})
     return of, added
+
+
+def _train_longer(trial: Experiment, longer: int, what: str) -> Experiment:
+    kept = f"{what} cannot be trained {longer} times as long"
+    try:
+        changed: Experiment = ask(trial.longer, InstanceOf[type(trial)], "the experiment", longer)  # type: ignore[misc]
+    except SpecError as error:
+        raise SpecError(f"{kept}: {error}") from error
+    if cell_key(changed) == cell_key(trial):
+        raise SpecError(f"{kept}: longer() returns it as it was; change the field that says how long")
+    return changed
 
 
 def _differ(path: str, before: Spec, after: Spec) -> bool:

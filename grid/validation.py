@@ -37,7 +37,7 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
     """Say what is wrong at `path`, according to the branches of its union if it is one."""
     detail = branches[0]
     message, kind = detail["msg"], detail["type"]
-    if kind in {"choice", "field"}:
+    if kind in {"choice", "experiment", "field"}:
         return f"{path}: {message}" if path else message
     path = path or owner
     if kind == "missing":
@@ -48,6 +48,8 @@ def _sentence(path: str, owner: str, branches: Sequence[ErrorDetails]) -> str:
     if kind == "model_type":
         wanted = detail["ctx"]["class_name"]
         return f"{path} takes a spec of class {wanted}, got {_came(value, wanted)}"
+    if kind in {"tuple_type", "list_type"} and isinstance(value, str):
+        return f"{path} takes a list, got {show(value)}; write {show(value.split())}"
     rules = dict.fromkeys(each["msg"].removeprefix("Input ") for each in branches)
     if len(rules) > 1:
         rules = dict.fromkeys(rule.partition(" should ")[2].partition(", ")[0] or rule for rule in rules)

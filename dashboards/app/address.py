@@ -44,7 +44,7 @@ def read(kind: type[A], search: str) -> A:
             continue
         several = _is_several(kind, require("the address of this page", "field", name, kind.model_fields))
         if len(texts) > 1 and not several:
-            raise Unknown(f"the address says {name!r} {len(texts)} times; once is meant")
+            raise Unknown(f"{name!r} is {len(texts)} times in the address; it has one value: keep one")
         values[name] = tuple(text for text in texts if text) if several else texts[0]
     return _validate(kind, values)
 

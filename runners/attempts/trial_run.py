@@ -16,7 +16,7 @@ from ablate.grid import Choice, Experiment, Spec
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.grid.path import value_at
 from ablate.grid.run import Run, State, require_reason
-from ablate.grid.values import require_number, require_whole, show
+from ablate.grid.values import require_whole, show
 from ablate.runners.attempts import loop_state
 from ablate.runners.attempts.attempt import LeaseLost
 from ablate.runners.attempts.loop_state import random_states, set_random_states
@@ -30,6 +30,7 @@ from ablate.runners.processes.training_context import (
     TrainingStopped,
     UnfitCheckpoint,
 )
+from ablate.store.files.checked_values import check_costs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,10 +187,7 @@ class TrialRun(Run):
 
     def cost(self, **costs: SupportsFloat) -> None:
         with self.door():
-            checked = {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
-            if "parameters" in checked:
-                require_whole(checked["parameters"], "the number of parameters")
-            self._costs |= checked
+            self._costs |= check_costs(costs)
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> NoReturn:
         require_reason(reason)
@@ -358,9 +356,12 @@ class TrialRun(Run):
         """Return the result of training code that has returned or raised `error`; raise what the worker records."""
         if self._over is not None and not isinstance(self._over, TrainingStopped):
             raise self._over
+        counted = self._costs.pop("parameters", None)
+        parameters = None if counted is None else int(counted)
         if self._result is not None and error is None:
             self._values.report()
-            return replace(self._result, cost={**self._result.cost, **self._costs})
+            parameters = self._result.parameters if parameters is None else parameters
+            return replace(self._result, parameters=parameters, cost={**self._result.cost, **self._costs})
         stopped = self._over is not None or (self._stop_seen and self._finished is None)
         if error is not None and not stopped:
             if not self._context.stop_requested():
@@ -372,11 +373,11 @@ class TrialRun(Run):
             self._values.report()
             self._require_result()
         step = self._step if self._finished is None or stopped else self._finished
-        parameters, train_s = self._costs.pop("parameters", None), self._train_s or time.monotonic() - self._began
+        train_s = self._train_s or time.monotonic() - self._began
         return TrainingResult(
             step,
             stopped,
-            None if parameters is None else int(parameters),
+            parameters,
             None,
             train_s=train_s,
             evaluate_s=0.0,

@@ -127,7 +127,7 @@ def estimate(
         basis=durations.basis(unknown),
         finished=durations.finished,
         unknown=unknown,
-        problems=tuple(dict.fromkeys(durations.problems)),
+        problems=tuple(f"{cell}: {told}" for told, cell in durations.problems.items()),
     )
 
 
@@ -152,7 +152,8 @@ class _Durations:
         self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
         self._seconds: dict[tuple[_Cell, Device], float | None] = {}
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
-        self.problems: list[str] = []
+        self.problems: dict[str, str] = {}
+        """The first cell with each problem."""
 
     @property
     def finished(self) -> int:
@@ -205,7 +206,8 @@ class _Durations:
             return question(planned.trial)
         except Exception as error:  # noqa: BLE001
             message = str(error).strip().partition("\n")[0]
-            self.problems.append(f"{planned.operator}: {type(error).__name__}{': ' if message else ''}{message}")
+            told = f"{type(error).__name__}{': ' if message else ''}{message}"
+            self.problems.setdefault(told, planned.operator)
             return None
 
     def basis(self, unknown: int) -> str:

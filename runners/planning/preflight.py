@@ -61,8 +61,7 @@ class Preflight:
         grid, label, why = refusals[0]
         others = f"; `ablate plan` tells this and {len(refusals) - 1} more" if len(refusals) > 1 else ""
         raise SpecError(
-            f"trials begin with what their tasks and evaluations read; those of {label!r} in grid {grid!r} would fail, "
-            f"and nothing was trained: {why}{others}"
+            f"the trials of {label!r} in grid {grid!r} cannot start, and nothing was trained: {why}{others}"
         )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsFloat, SupportsIndex, f
 
 from ablate.grid.errors import SpecError
 from ablate.grid.run import REASONS, RunRecorder
-from ablate.grid.values import require_number, require_text
-from ablate.store.files.checked_values import CheckedValues
+from ablate.grid.values import require_text
+from ablate.store.files.checked_values import CheckedValues, check_costs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +70,7 @@ class ScriptRun(RunRecorder):
         self._write(self._step, artefact=name, file=str(file))
 
     def cost(self, **costs: SupportsFloat) -> None:
-        self._write(self._step, cost={name: require_number(each, f"the cost {name}") for name, each in costs.items()})
+        self._write(self._step, cost=check_costs(costs))
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> NoReturn:
         if reason is not None and reason not in REASONS:

@@ -57,7 +57,7 @@ def line_of(grid: str, run: FoundRun, what: What, axes: Mapping[str, str]) -> di
     seed = int(seed) if isinstance(seed, float) and seed.is_integer() else seed  # as of a column with gaps in pandas
     if seed is None:
         raise SpecError(
-            f"a run has a seed, by which it is paired; there is no entry {what.seed!r}, there is "
+            f"{run.name} has no entry {what.seed!r}, by which it is paired; it has "
             f"{some(sorted(entries), 12) or 'none'}: name the entry, or the seed, by --seed"
         )
     levels = {name: _entry(entries, path, f"the axis {name!r}") for name, path in axes.items() if path in entries}

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, SupportsFloat, S
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.grid.run import RunRecorder, require_reason
-from ablate.grid.values import MOST_LABEL, require_number, require_text, require_whole, show
+from ablate.grid.values import MOST_LABEL, require_text, require_whole, show
 from ablate.store.external_runs.logged_plans import publish
 from ablate.store.files.artefacts import write_artefact
 from ablate.store.files.atomic import write_atomic
 from ablate.store.files.attempts import Heartbeat, begin, end_record, start_record, write_end
-from ablate.store.files.checked_values import CheckedValues
+from ablate.store.files.checked_values import CheckedValues, check_costs
 from ablate.store.files.error_texts import message_of, traceback_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt
@@ -189,7 +189,7 @@ class CampaignRun(RunRecorder):
     def cost(self, **costs: SupportsFloat) -> None:
         """Record what the run took, by name with unit. Raises SpecError: the run has ended, a value is no number."""
         self._require_open()
-        self._cost |= {name: require_number(value, f"the cost {name}") for name, value in costs.items()}
+        self._cost |= check_costs(costs)
 
     def flush(self) -> None:
         """Make everything logged so far durable; if that fails, the values are kept for the next time."""

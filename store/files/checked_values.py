@@ -22,6 +22,16 @@ class CheckedEvaluation(NamedTuple):
     items: list[Row]
 
 
+def check_costs(costs: Mapping[str, Any]) -> dict[str, float]:
+    """Return costs by name. Raises SpecError: a value is no number, the `parameters` are no whole number."""
+    return {
+        name: require_whole(value, "the number of parameters")
+        if name == "parameters"
+        else require_number(value, f"the cost {name}")
+        for name, value in costs.items()
+    }
+
+
 @final
 class CheckedValues:
     """The places of one run that have a value.

@@ -154,7 +154,7 @@ def test_a_train_that_hands_over_begins_once_and_records_more_unless_it_stopped(
             super().train(run)
             run.log(99, after=1.0)
             run.evaluate("after", 2.0)
-            run.cost(after_s=3.0)
+            run.cost(after_s=3.0, parameters=10)
 
     fields = {name: getattr(tiny, name) for name in Trial.model_fields}
     context, begun = memory(stop_at={3}), []
@@ -165,7 +165,7 @@ def test_a_train_that_hands_over_begins_once_and_records_more_unless_it_stopped(
     context.stop_at.clear()
     last = trained(Followed(**fields), context, tmp_path)
     assert (last.stopped, context.logged[99]["after"], len(begun)) == (False, 1.0, 2)
-    assert (context.evaluations[last.step, "after"][0], last.cost["after_s"]) == (2.0, 3.0)
+    assert (context.evaluations[last.step, "after"][0], last.cost["after_s"], last.parameters) == (2.0, 3.0, 10)
 
 
 def failing(experiment: Experiment, _: Any) -> TrainingResult:

@@ -143,7 +143,7 @@ def test_lines_of_json_hold_everything_that_a_run_records(script: Script, memory
         {"evaluate": "accuracy", "value": 0.5, "point": {"length": 8}, "items": 4, "se_items": 0.1},
         {"step": 4, "evaluate": "mean", "items": {"a": 1, "b": 3}},
         {"probe": "gate", "value": 1, "layer": 2, "head": 0},
-        {"cost": {"gpu_s": 3}},
+        {"cost": {"gpu_s": 3, "parameters": 5}},
         {"log": {"evaluate": 1.0}},
     ]
     text = f"""
@@ -157,7 +157,7 @@ def test_lines_of_json_hold_everything_that_a_run_records(script: Script, memory
     assert context.evaluations[3, "accuracy", ("length", 8)] == (0.5, 4, 0.1)
     assert context.evaluations[4, "mean"][:2] == (2.0, 2)
     assert context.probes == {(4, "gate", 2, 0): 1.0}
-    assert result.cost["gpu_s"] == 3
+    assert (result.cost["gpu_s"], result.parameters) == (3, 5)
 
 
 def test_a_python_program_records_by_the_current_run(script: Script, memory: Any, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_python_program_records_by_the_current_run(script: Script, memory: Any
     run.log(7, loss=0.25)
     run.evaluate("accuracy", 0.5, point={"length": 8}, items={"a": 0, "b": 1})
     run.probe("gate", 1.5, layer=1)
-    run.cost(tokens=12)
+    run.cost(tokens=12, parameters=10)
     run.artefact("map", {"weights": numpy.eye(2)})
     (run.directory / "mine").touch()
     assert run is current_run()
@@ -181,7 +181,7 @@ def test_a_python_program_records_by_the_current_run(script: Script, memory: Any
     assert context.evaluations[7, "accuracy", ("length", 8)][:2] == (0.5, 2)
     assert context.single[7, "accuracy", ("length", 8)] == {"a": 0, "b": 1}
     assert context.probes == {(7, "gate", 1, None): 1.5}
-    assert result.cost["tokens"] == 12
+    assert (result.cost["tokens"], result.parameters) == (12, 10)
     assert [each["weights"].tolist() for each in context.artefacts.values()] == [[[1, 0], [0, 1]]]
     assert (tmp_path / "files" / "mine").exists()
 

@@ -83,7 +83,9 @@ def _select_run(view: PageView) -> AttentionSelection:
         if steps:
             step = steps[-1] if address.step is None else nearest_step(steps, address.step)
             return AttentionSelection(trial, name, seed, files, steps, step)
-    raise Unknown("no run that is meant has left maps yet; they are written at every evaluation")
+    raise Unknown(
+        f"no chosen run of {context.grid!r} has attention maps yet; each evaluation writes some: wait for the next"
+    )
 
 
 @memoise
