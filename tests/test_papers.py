@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from ablate.dashboards.data.grid_context import campaign_styles, grid_context
 from ablate.grid import Grid, PaperItem, PaperScale
 from ablate.grid.paper import SCALES
+from ablate.papers.figures.paper_tables import pair_with_own, printed_table
 from ablate.papers.paper_grids import load_paper, paper_names
 from ablate.papers.results.result_files import PAPERS, VIEWS
+from ablate.runners.attempts.manifest import trial_lines, write_grid
+from ablate.store.files.layout import Layout
 from ablate.store.published.tables import cells
+from ablate.store.store import Store
 from ablate.training.trial import Trial
 from ablate.variants import integral, integral_control, softmax, ssa
 
@@ -134,3 +139,33 @@ def test_affine_is_read_in_both_ways(scale: PaperScale) -> None:
             for n in ("visible", "context")
         }
         assert readings["visible"] == readings["context"] == {each.model.key for each in found}
+
+
+DESIGNS = {
+    3: {
+        "Softmax": "softmax",
+        "sink token": "sink_tokens=1",
+        **{f"{of} biases": f"{of} biases" for of in ("KV", "K", "V")},
+    },
+    10: {
+        "0": "K biases",
+        **{f"{m}v{mark}": f"{m or 1} v{own}" for m in ("", 5, 20) for mark, own in ("′'", ("″", "''"))},
+    },
+    11: {"KV": "KV biases", "K": "K biases", "KV, shared": "KV biases, shared", "K, shared": "K biases, shared"},
+}
+"""By table of paper 004: what it prints, and the one cell of the grid that it is."""
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("number", DESIGNS)
+def test_every_printed_design_of_a_sink_has_one_cell_at_every_scale(
+    number: int, scale: PaperScale, tmp_path: Path
+) -> None:
+    grid = grids("attention_sink")[f"table{number}-{scale}"]
+    (tmp_path / "grids").mkdir()
+    write_grid(Layout(tmp_path), grid, trial_lines(grid))
+    with Store.open(tmp_path) as store:
+        beside = pair_with_own(grid_context(store, grid.name, campaign_styles(store)), printed_table("004", number))
+    found = {(each.cell.row_label if number == 3 else each.cell.column_label): each for each in beside}
+    assert {label: (each.own.label if each.own else None) for label, each in found.items()} == DESIGNS[number]
+    assert {each.alike for each in beside} == {1}

@@ -19,7 +19,7 @@ class Own(NamedTuple):
     label: str
     task: Mapping[str, Any]
     placement: str
-    rest: str  # its spec without operator and placement: what an arm shares with the one it is compared with
+    rest: str  # its spec without operator, placement and probes: what an arm shares with the one it is compared with
     parameters: int | None
     steps: int | None
     tokens: float | None
@@ -80,6 +80,8 @@ def _own(row: Mapping[str, Any]) -> Own:
     all_layers = share == 1 and side in ("top", "bottom")
     placement = "all layers" if all_layers else f"{side} {100 * share:g} %" if share < 1 else f"{side} layers"
     rest = {name: part for name, part in spec.items() if name not in ("operator", "placement", "seed")}
+    if isinstance(probing := rest.get("probing"), Mapping):  # probes look at a model, and change nothing of it
+        rest["probing"] = {name: part for name, part in probing.items() if name != "probes"}
     sizes = row["parameters"], row["steps"], row["tokens"]
     shared = json.dumps(rest, sort_keys=True)
     length, context = _at(spec, "probing.length"), _at(spec, "task.context")  # texts have so many tokens
@@ -109,6 +111,8 @@ def facts(spec: Mapping[str, Any]) -> dict[str, str]:
             words[fact] = _POSITIONS.get(str(value), str(value)) if fact == "positions" else str(value)
     if _at(spec, "model.head_outputs") == "added":
         words["heads"] = "addition"
+    if _at(spec, "model.sink_tokens"):
+        words["sink token"] = "learned"
     intervention = _at(spec, "task.intervention")
     if isinstance(intervention, Mapping) and intervention.get("kind") == "fixed_token":
         words["fixed token"] = str(intervention["position"])

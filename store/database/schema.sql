@@ -379,5 +379,6 @@ CREATE TABLE published_operator (
     operator VARCHAR NOT NULL,      -- as `ablate operators` lists it
     arguments MAP(VARCHAR, VARCHAR) NOT NULL,   -- arguments of the operator, if the paper gives them
     kinds MAP(VARCHAR, VARCHAR) NOT NULL,       -- JSON path -> JSON text: which operator it is
-    numbers MAP(VARCHAR, VARCHAR) NOT NULL      -- JSON path -> JSON text: that it has these arguments
+    numbers MAP(VARCHAR, VARCHAR) NOT NULL      -- JSON path -> JSON text: that it has these arguments; a vector's `norm`
+                                                -- is the length of its `init` in all channels of a head
 );

@@ -290,10 +290,15 @@ SELECT g.grid, g.cell, g.label, g.operator, g.trial, g.seed, s.attempts, s.missi
 FROM grid_trial g JOIN summed s USING (trial);
 
 -- cell of a plan whose operator is one that the papers ran, whatever it is called here; arguments are those that the
--- paper gives
+-- paper gives. A model with sink tokens has none: they move every position, and to paper 004 they are another design
 CREATE OR REPLACE VIEW v_published_operator AS
 WITH planned AS (
-    SELECT cell, any_value(spec->'$.operator') AS made FROM trial WHERE spec IS NOT NULL GROUP BY cell
+    SELECT cell, any_value(json_merge_patch(spec->'$.operator', json_object('extra', json_object(
+               'learned_value', json_object('norm', round(TRY_CAST(spec->>'$.operator.extra.learned_value.init' AS DOUBLE)
+                   * sqrt(TRY_CAST(spec->>'$.model.width' AS DOUBLE) / TRY_CAST(spec->>'$.model.heads' AS DOUBLE)), 6)))
+           ))) AS made
+    FROM trial WHERE spec IS NOT NULL AND coalesce(TRY_CAST(spec->>'$.model.sink_tokens' AS INTEGER), 0) = 0
+    GROUP BY cell
 ),
 named AS (
     SELECT d.made, o.operator, o.arguments

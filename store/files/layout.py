@@ -13,7 +13,7 @@ from ablate.store.files.atomic import environment_problem, is_temporary, make_di
 
 FILE_SCHEMA = 1  # version of the JSON files and shards; a reader refuses every other
 
-STORE_SCHEMA = 23
+STORE_SCHEMA = 24
 """Version of the database's tables. Readers refuse others; `ablate check --rebuild` makes this one from the files."""
 
 _KEY = re.compile(r"[0-9a-f]{32}")

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 COLUMNS = {name: [column for column, _ in types] for name, types in column_types().items()}
 
 
-MADE = {23: "a74907b6da32b5e147b38b2c39708fc5"}
+MADE = {24: "b63c3deda656a8b08e14c0b6880aa313"}
 """Hash of the statements that make an empty database, by version."""
 
 

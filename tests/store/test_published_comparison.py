@@ -10,7 +10,7 @@ from published_campaign import Value, mse, planted
 
 from ablate.papers.matching.published_comparison import WORDS, compare_published
 from ablate.store.published.tables import operators
-from ablate.variants import principled, softcap, softmax, ssa, temperature
+from ablate.variants import fixed_value_bias, principled, softcap, softmax, ssa, temperature
 from ablate.variants.papers.catalogue import catalogue
 
 AT = (2, 3, 5, 10)
@@ -177,3 +177,14 @@ def test_the_view_puts_published_values_beside_own_means(tmp_path: Path) -> None
     assert [row[:3] for row in rows] == [("SSA", "mine", 0.02), ("Softmax", "plain", 1.62)]
     wanted = (np.exp(logs.mean()), 3, np.exp(logs.mean() - half), np.exp(logs.mean() + half))
     assert [row[3:] for row in rows] == [pytest.approx(wanted)] * 2
+
+
+def test_the_length_of_a_fixed_value_is_that_in_the_head_of_its_own_model(tmp_path: Path) -> None:
+    """A vector of 5 / sqrt(d) in each of d channels has length 5; in a head of another width it has another one."""
+    of = {width: fixed_value_bias(5 / width**0.5, along="all") for width in (8, 96)}
+    cells = {"fits 8": of[8], "fits 96": of[96], "for 96 in 8": of[96], "for 8 in 96": of[8], "unknown": of[96]}
+    widths = {"fits 8": 8, "fits 96": 96, "for 96 in 8": 8, "for 8 in 96": 96}
+    models = {label: {"model": {"width": 4 * width, "heads": 4}} for label, width in widths.items()}
+    query = "SELECT DISTINCT label, arguments['m'] AS m FROM v_published_operator JOIN grid_trial USING (cell)"
+    with planted(tmp_path, cells, {}, **models) as store:
+        assert sorted(store.sql(query).rows()) == [("fits 8", "5"), ("fits 96", "5")]
