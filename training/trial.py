@@ -163,6 +163,10 @@ class Trial(Experiment):
         count: Callable[[Trial], float] = resolve_name("ablate.training.loop.flops:training_flops")
         return count(self)
 
+    def tokens(self) -> int:
+        """Count the tokens, or the values, of the sequences of all training steps."""
+        return self.task.batch * self.task.length * self.training.steps
+
     def operator_parameters(self) -> int:
         """Count those that the operators add to softmax."""
         return parameters(self).operator

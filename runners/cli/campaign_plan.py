@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, final
 from pydantic import NonNegativeInt, Strict
 
 from ablate.grid import Experiment, Grid, Planned
+from ablate.grid.durations import format_hours
 from ablate.grid.errors import SpecError
 from ablate.grid.experiment import Findings, group_by_method
 from ablate.grid.names import shorten
@@ -25,6 +26,7 @@ from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
+from ablate.runners.planning.work import PEAK, UTILISATION, Work, count_work
 from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.state import COUNTED, State
@@ -59,6 +61,10 @@ class RunPlan:
     """Finished trials that ran older code."""
     to_do: int
     estimate: Estimate
+    work: Work | str | None
+    """Of the trials to do, if the duration of some is unknown; or why it could not be counted."""
+    seed_work: Mapping[str, Work | str | None]
+    """Then also that of each grid of one seed."""
     refused: tuple[str, ...]
     """Cells whose trials would fail before their first step, and why; on a cluster their files may be elsewhere."""
     resolutions: tuple[Resolution, ...]
@@ -128,6 +134,12 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         other_code=worklist.other_code,
         to_do=len(chosen.to_do),
         estimate=times,
+        work=count_work(chosen.to_do, grids) if times.unknown else None,
+        seed_work={
+            header["grid"]: count_work([each for each in worklist.trials if each.grid == header["grid"]], grids)
+            for header in headers
+            if times.unknown and len(header["seeds"]) == 1
+        },
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
         controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
@@ -159,11 +171,21 @@ def count_parameters(trial: Experiment) -> tuple[int | None, int | None]:
 
 def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
     """Add the estimated hours of one more seed, if no finished trial gives them."""
-    if resolution.hours is not None or times.hours is None or not to_do:
-        return resolution
-    return resolution._replace(hours=times.hours / (to_do - times.unknown) * cells, unit=times.unit)
+    hours = _seed_hours(times, cells, to_do)
+    return (
+        resolution
+        if resolution.hours is not None or hours is None
+        else resolution._replace(hours=hours, unit=times.unit)
+    )
 
 
+def _seed_hours(times: Estimate, cells: int, to_do: int) -> float | None:
+    """Return the hours of one seed of `cells` cells, by the mean of the trials `to_do`; None: unknown."""
+    return None if times.hours is None or not to_do else times.hours / to_do * cells
+
+
+SEEDS = 5
+"""Seeds that a plan of one seed offers."""
 SHOWN_CELLS = 10
 AXIS_WIDTH = 80
 """Most characters of the labels of an axis."""
@@ -185,6 +207,9 @@ def plan_lines(plan: RunPlan, *, every_cell: bool = False) -> Iterator[str]:
     yield f"  to do: {format_count(plan.to_do, 'trial')}, {plan.estimate}"
     for problem in plan.estimate.problems:
         yield f"  could not be measured: {problem}"
+    if plan.work is not None:
+        counted = isinstance(plan.work, Work)
+        yield f"  estimate without a measured step: {plan.work}" if counted else f"  could not be counted: {plan.work}"
     for refusal in plan.refused:
         yield f"  error: trials fail before their first step: {refusal}"
 
@@ -200,6 +225,8 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
     for rule in header["rules"]:
         yield f"  left out {format_count(rule['count'], 'cell')}: {rule['reason']}"
     yield from _cell_lines([each for each in plan.cells if each.grid == name], most)
+    if len(header["seeds"]) == 1:
+        yield f"  {_offer_seeds(plan, header)}"
     missing = " and ".join(what for what in ("measure", "baseline") if header[what] is None)
     if missing and cells > 1:
         yield f"  nothing is compared without {missing}, which can be added after the training"
@@ -212,6 +239,17 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
         labels = ", ".join(names[cell] for cell in longer["of"])
         later = "nothing yet; once all trials have ended, `ablate run` adds a baseline and the best variant"
         yield f"  {longer['factor']} times as long: {labels or later}"
+
+
+def _offer_seeds(plan: RunPlan, header: Mapping[str, Any]) -> str:
+    """Say that a grid of one seed gives no verdict, and what five seeds cost."""
+    (first,), cells = header["seeds"], header["cells"]
+    hours, work = _seed_hours(plan.estimate, cells, plan.to_do), plan.seed_work.get(header["grid"])
+    cost = "" if hours is None else f", about {format_hours(SEEDS * hours, plan.estimate.unit)}"
+    if isinstance(work, Work):
+        cost = f", {format_hours(SEEDS * work.gpu_hours, 'GPU-h')} at the rate below"
+    trials = format_count(SEEDS * cells, "trial")
+    return f"no verdict follows from one seed: `seeds={first}..{first + SEEDS - 1}` plans {SEEDS} with {trials}{cost}"
 
 
 def _list_labels(labels: Sequence[str]) -> str:
@@ -240,6 +278,10 @@ def _cell_lines(cells: Sequence[CellPlan], most: int | None) -> Iterator[str]:
         yield f"    ... and {format_count(len(cells) - len(shown), 'more cell')}; --all lists them"
 
 
+def _work_data(work: Work) -> dict[str, float | None]:
+    return {**work._asdict(), "gpu_hours": work.gpu_hours, "peak_flops_per_s": PEAK, "utilisation": UTILISATION}
+
+
 def plan_data(plan: RunPlan) -> dict[str, Any]:
     """The plan as plain data."""
     return {
@@ -249,6 +291,7 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "trials": [each._asdict() for each in plan.trials],
         "counts": {**plan.counts, "other_code": plan.other_code, "to_do": plan.to_do},
         "estimate": plan.estimate._asdict(),
+        "work": _work_data(plan.work) if isinstance(plan.work, Work) else plan.work,
         "refused": list(plan.refused),
         "resolutions": [each.data() for each in plan.resolutions],
         "controls": {name: list(lines) for name, lines in plan.controls.items()},

@@ -24,7 +24,7 @@ from ablate.store.files.trial_status import trial_state
 from ablate.store.state import State
 
 HOUR_S = 3600.0
-MOST_COUNTED = 50
+MOST_COUNTED: Final = 50
 """Combinations of model and operator whose FLOPs are counted; a grid with more is scaled by steps."""
 MEASURED_STEPS: Final = 5
 
@@ -127,7 +127,7 @@ def estimate(
         basis=durations.basis(unknown),
         finished=durations.finished,
         unknown=unknown,
-        problems=tuple(f"{cell}: {told}" for told, cell in durations.problems.items()),
+        problems=tuple(durations.problems.values()),
     )
 
 
@@ -148,12 +148,12 @@ class _Durations:
         wanted = {(each.grid, each.cell) for each in worklist.trials}
         cells = (((grid.name, planned.cell), planned) for grid in grids for planned in grid.cells())
         self.examples: dict[_Cell, Planned] = {cell: planned for cell, planned in cells if cell in wanted}
-        self._count_flops = len({_model_key(each.trial) for each in self.examples.values()}) <= MOST_COUNTED
+        self._count_flops = len({model_key(each.trial) for each in self.examples.values()}) <= MOST_COUNTED
         self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
         self._seconds: dict[tuple[_Cell, Device], float | None] = {}
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
         self.problems: dict[str, str] = {}
-        """The first cell with each problem."""
+        """Each problem once, with the first cell that has it."""
 
     @property
     def finished(self) -> int:
@@ -181,18 +181,17 @@ class _Durations:
         return total_s * steps / sum(each * count for _, each, count in costs)
 
     def _cost(self, cell: _Cell) -> tuple[float | None, float]:
-        """Return FLOPs and steps of a trial."""
+        """Return FLOPs of one GPU, and steps of a trial."""
         if cell not in self._costs:
             planned = self.examples[cell]
-            flops = self._try(_count_flops, planned) if self._count_flops else None
-            steps = getattr(getattr(planned.trial, "training", planned.trial), "steps", 1)
-            self._costs[cell] = flops, float(steps)
+            flops = self._try(count_flops, planned) if self._count_flops else None
+            self._costs[cell] = flops and flops / planned.trial.execution.gpus, step_count(planned.trial)
         return self._costs[cell]
 
     def _measure(self, cell: _Cell, device: Device) -> float | None:
         """Measure each model and operator once; scale to its other cells."""
         planned = self.examples[cell]
-        key = _model_key(planned.trial), device
+        key = model_key(planned.trial), device
         if key not in self._measured:
             measure = self._measure_trial
             seconds = self._try(measure, planned) if measure is not None and _is_here(device) else None
@@ -205,9 +204,8 @@ class _Durations:
         try:
             return question(planned.trial)
         except Exception as error:  # noqa: BLE001
-            message = str(error).strip().partition("\n")[0]
-            told = f"{type(error).__name__}{': ' if message else ''}{message}"
-            self.problems.setdefault(told, planned.operator)
+            told = describe_problem(planned, error)
+            self.problems.setdefault(told.partition(": ")[2], told)
             return None
 
     def basis(self, unknown: int) -> str:
@@ -222,7 +220,19 @@ class _Durations:
         return f"from {' and '.join(parts)}{left_out}"
 
 
-def _count_flops(trial: Experiment) -> float | None:
+def describe_problem(planned: Planned, error: Exception) -> str:
+    """Say in a line why nothing could be measured or counted of a cell."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{planned.operator}: {type(error).__name__}{': ' if message else ''}{message}"
+
+
+def step_count(trial: Experiment) -> float:
+    """Return the steps of a training; 1 if it has no such field."""
+    return float(getattr(getattr(trial, "training", trial), "steps", 1))
+
+
+def count_flops(trial: Experiment) -> float | None:
+    """Count the FLOPs of a whole training; None: the experiment does not say. Raises SpecError for another answer."""
     flops: float | None = ask(trial.flops, PositiveFloat | None, "a positive number, or None")
     return flops
 
@@ -236,7 +246,7 @@ def _read_time(layout: Layout, key: str) -> tuple[Device, float] | None:
     return "cuda" if attempts[-1].start.get("device") == "cuda" else "cpu", sum(float(end["wall_s"]) for end in ends)
 
 
-def _model_key(trial: Any) -> str:
+def model_key(trial: Any) -> str:
     """Return a key of the model and the operator; trials with the same key are measured once."""
     if reference_of(type(trial)) is not None:
         return cell_key(trial)

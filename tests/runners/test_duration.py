@@ -4,22 +4,26 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from toy_campaign import toy_grid
 
 from ablate import LinearFunctions, ShiftGrid, Training, Trial
-from ablate.grid import Grid, over
+from ablate.grid import Experiment, Grid, over
+from ablate.grid.durations import format_hours
+from ablate.grid.overrides import override
 from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.backends.slurm.spec import Needs, Slurm
-from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data
+from ablate.runners.cli.campaign_plan import PlanOptions, plan_campaign, plan_data, plan_lines
 from ablate.runners.planning.duration import (
+    MOST_COUNTED,
     Estimate,
     PlannedWorkers,
     estimate,
     schedule_s,
 )
+from ablate.runners.planning.work import PEAK, UTILISATION, Work
 from ablate.runners.planning.worklist import collect_cells, list_trials
 from ablate.store.files.atomic import write_json
 from ablate.store.files.layout import Layout
@@ -143,3 +147,70 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
     assert plan(Slurm(workers=6, max_parallel=2)).workers == 2
     toys = plan_campaign(RunRequest(tmp_path), [toy_grid()], PlanOptions(seconds=lambda _: 3600.0))
     assert plan_data(toys)["estimate"]["hours"] == 6.0
+
+
+def test_without_a_measured_step_a_plan_sums_the_work_of_its_trials(tmp_path: Path) -> None:
+    """Of those that are left: the same trials one by one, and the dense layers' 6 FLOPs per parameter and token."""
+    grid = small(over("training.steps", [1000, 3000]), over("operator", [softmax(), ssa()]), seeds=2)
+    left = [planned for planned in grid.trials() if planned.seed == 1 or planned.trial.training.steps == 3000]
+    for planned in grid.trials():
+        if planned.key not in {each.key for each in left}:
+            write_attempt(tmp_path, planned.key, 5.0, device="cuda")  # of another device: it tells no duration here
+    plan = plan_campaign(RunRequest(tmp_path), [grid])
+    assert plan.to_do == len(left) == 6
+    assert isinstance(plan.work, Work)
+    assert plan.work.flops == pytest.approx(sum(each.trial.flops() for each in left))
+    steps = 2 * 1000 + 4 * 3000
+    assert plan.work.tokens == steps * 4 * grid.base.task.length  # type: ignore[attr-defined]
+    dense = 6 * 12 * 16**2 * plan.work.tokens
+    assert 1 < plan.work.flops / dense < 3  # read-in, read-out and attention besides
+    data = plan_data(plan)["work"]
+    assert data["gpu_hours"] * 3600 * UTILISATION * PEAK == pytest.approx(plan.work.flops) == data["flops"]
+    assert any(str(plan.work) in line for line in plan_lines(plan))
+    timed = plan_campaign(RunRequest(tmp_path), [grid], PlanOptions(seconds=lambda _: 1.0))
+    assert timed.work is None
+
+
+def test_the_work_of_a_training_does_not_depend_on_how_it_is_split() -> None:
+    trial = small().base
+    assert isinstance(trial, Trial)
+    alone = trial.flops()
+    assert alone > 0
+    for split in ({"accumulate": 2}, {"micro_batch": 1}, {"gpus": 2}, {"gpus": 2, "accumulate": 2}):
+        assert trial.changed(execution=trial.execution.changed(**split)).flops() == pytest.approx(alone)
+
+
+def test_the_work_of_many_models_is_scaled_by_their_steps(tmp_path: Path) -> None:
+    """FLOPs that are the same per step for all models are summed exactly, though few models are counted."""
+    counted: list[int] = []
+
+    class Many(Experiment):
+        kind: Literal["tests_many_models"] = "tests_many_models"
+        steps: int = 1
+
+        def train(self, run: Any) -> None: ...
+
+        def flops(self) -> float:
+            counted.append(self.steps)
+            return 7.0 * self.steps
+
+    grid = Grid(name="many", base=Many(), axes=[over("steps", range(1, 202))], seeds=range(3))
+    plan = plan_campaign(RunRequest(tmp_path), [grid])
+    assert plan.work == Work(pytest.approx(3 * 7.0 * sum(range(1, 202))), None)
+    assert len(set(counted)) <= MOST_COUNTED
+
+
+def test_a_grid_of_one_seed_offers_seeds_and_their_cost(tmp_path: Path) -> None:
+    """The cost is that of the grid with these seeds; a finished trial does not change it, nor does another grid."""
+    one, other = small(seeds=1), small(over("training.steps", [50_000]), seeds=3).named("other")
+    (offer,) = [line for line in plan_lines(plan_campaign(RunRequest(tmp_path), [one, other])) if "seeds=" in line]
+    seeds = offer.partition("`")[2].partition("`")[0]
+    whole = plan_campaign(RunRequest(tmp_path), [override(one, [seeds])])
+    assert isinstance(whole.work, Work)
+    assert whole.to_do == 10
+    assert format_hours(whole.work.gpu_hours, "GPU-h") in offer
+    assert "10 trials" in offer
+    assert not [line for line in plan_lines(whole) if "seeds=" in line and "overrides" not in line]
+    timed = PlanOptions(seconds=lambda _: 3600.0)
+    (offer,) = [line for line in plan_lines(plan_campaign(RunRequest(tmp_path), [one], timed)) if "seeds=" in line]
+    assert "10 CPU-h" in offer

@@ -165,4 +165,4 @@ def training_flops(trial: Trial) -> float:
     step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
     for model, operators in task.teachers():
         step += count_flops(model, operators, task.inputs, "auto", shape, training=False)
-    return step * trial.accumulate * trial.training.steps
+    return step * trial.parts * trial.training.steps
