@@ -26,7 +26,7 @@ from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
-from ablate.runners.planning.work import PEAK, UTILISATION, Work, count_work
+from ablate.runners.planning.work import PEAK, UTILISATION, Work, count_seeds, count_work
 from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.state import COUNTED, State
@@ -62,7 +62,7 @@ class RunPlan:
     to_do: int
     estimate: Estimate
     work: Work | str | None
-    """Of the trials to do, if the duration of some is unknown; or why it could not be counted."""
+    """Work of the trials to do, if the duration of some is unknown; or why it could not be counted."""
     seed_work: Mapping[str, Work | str | None]
     """Then also that of each grid of one seed."""
     refused: tuple[str, ...]
@@ -135,11 +135,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         to_do=len(chosen.to_do),
         estimate=times,
         work=count_work(chosen.to_do, grids) if times.unknown else None,
-        seed_work={
-            header["grid"]: count_work([each for each in worklist.trials if each.grid == header["grid"]], grids)
-            for header in headers
-            if times.unknown and len(header["seeds"]) == 1
-        },
+        seed_work=count_seeds(worklist, grids) if times.unknown else {},
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
         controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},

@@ -1,4 +1,4 @@
-"""What trials of unknown duration cost: tokens, FLOPs, and the hours that a stated rate of one GPU makes of them."""
+"""The work of trials of unknown duration: tokens, FLOPs, and the hours that a stated rate of one GPU makes of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ablate.grid import Grid
 from ablate.grid.durations import format_hours
 from ablate.runners.planning.duration import HOUR_S, MOST_COUNTED, count_flops, describe_problem, model_key, step_count
-from ablate.runners.planning.worklist import GridTrial
+from ablate.runners.planning.worklist import GridTrial, Worklist
 
 PEAK: Final = 989e12
 """FLOP/s of an H100 in bfloat16, dense."""
@@ -63,3 +63,9 @@ def count_work(trials: Sequence[GridTrial], grids: Sequence[Grid]) -> Work | str
         sum(count * flops.get(cell, of_step * steps[cell]) for cell, count in number.items()),
         None if None in tokens else float(sum(map(mul, number.values(), tokens))),
     )
+
+
+def count_seeds(worklist: Worklist, grids: Sequence[Grid]) -> dict[str, Work | str | None]:
+    """Count the work of each grid of one seed, with its finished trials."""
+    single = [grid.name for grid in grids if len(tuple(grid.seeds)) == 1]
+    return {name: count_work([each for each in worklist.trials if each.grid == name], grids) for name in single}

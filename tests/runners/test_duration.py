@@ -150,12 +150,12 @@ def test_a_cluster_gives_each_class_its_own_gpus(tmp_path: Path) -> None:
 
 
 def test_without_a_measured_step_a_plan_sums_the_work_of_its_trials(tmp_path: Path) -> None:
-    """Of those that are left: the same trials one by one, and the dense layers' 6 FLOPs per parameter and token."""
+    """The work is that of the trials that are left; the dense layers have 6 FLOPs per parameter and token."""
     grid = small(over("training.steps", [1000, 3000]), over("operator", [softmax(), ssa()]), seeds=2)
     left = [planned for planned in grid.trials() if planned.seed == 1 or planned.trial.training.steps == 3000]
     for planned in grid.trials():
         if planned.key not in {each.key for each in left}:
-            write_attempt(tmp_path, planned.key, 5.0, device="cuda")  # of another device: it tells no duration here
+            write_attempt(tmp_path, planned.key, 5.0, device="cuda")  # a time on another device tells no duration here
     plan = plan_campaign(RunRequest(tmp_path), [grid])
     assert plan.to_do == len(left) == 6
     assert isinstance(plan.work, Work)
