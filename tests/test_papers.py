@@ -1,25 +1,29 @@
 """The grids of `papers/grids`: every table and figure of the papers, at every scale, with its controls."""
 
 import csv
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ablate.dashboards.data.grid_context import campaign_styles, grid_context
 from ablate.grid import Grid, PaperItem, PaperScale
 from ablate.grid.paper import SCALES
-from ablate.papers.figures.paper_tables import pair_with_own, printed_table
+from ablate.papers.figures.paper_tables import Beside, pair_with_own, printed_table
 from ablate.papers.paper_grids import load_paper, paper_names
 from ablate.papers.results.result_files import PAPERS, VIEWS
 from ablate.runners.attempts.manifest import trial_lines, write_grid
 from ablate.store.files.layout import Layout
-from ablate.store.published.tables import cells
+from ablate.store.published.tables import PublishedCell, cells
 from ablate.store.store import Store
 from ablate.training.trial import Trial
 from ablate.variants import integral, integral_control, softmax, ssa
+from ablate.variants.model.foreign import make_model
+from ablate.variants.model.shapes import shapes_only
 
 ROOT = Path(__file__).parent.parent
 
@@ -141,6 +145,14 @@ def test_affine_is_read_in_both_ways(scale: PaperScale) -> None:
         assert readings["visible"] == readings["context"] == {each.model.key for each in found}
 
 
+def place_cells(grid: Grid, table: Sequence[PublishedCell], root: Path) -> list[Beside]:
+    """Plan the grid in a campaign, and put its cells in the places of a printed table."""
+    (root / "grids").mkdir()
+    write_grid(Layout(root), grid, trial_lines(grid))
+    with Store.open(root) as store:
+        return pair_with_own(grid_context(store, grid.name, campaign_styles(store)), table)
+
+
 DESIGNS = {
     3: {
         "Softmax": "softmax",
@@ -162,10 +174,71 @@ def test_every_printed_design_of_a_sink_has_one_cell_at_every_scale(
     number: int, scale: PaperScale, tmp_path: Path
 ) -> None:
     grid = grids("attention_sink")[f"table{number}-{scale}"]
-    (tmp_path / "grids").mkdir()
-    write_grid(Layout(tmp_path), grid, trial_lines(grid))
-    with Store.open(tmp_path) as store:
-        beside = pair_with_own(grid_context(store, grid.name, campaign_styles(store)), printed_table("004", number))
+    beside = place_cells(grid, printed_table("004", number), tmp_path)
     found = {(each.cell.row_label if number == 3 else each.cell.column_label): each for each in beside}
     assert {label: (each.own.label if each.own else None) for label, each in found.items()} == DESIGNS[number]
     assert {each.alike for each in beside} == {1}
+
+
+_HERE = re.compile(r"[\d.]+[MB] \(([\d.]+)([kM]?) here\)")
+
+
+@pytest.mark.parametrize("scale", ["gpu", "cpu"])
+def test_a_model_that_has_the_name_of_a_larger_one_says_how_many_parameters_it_has(scale: PaperScale) -> None:
+    """The weights of the softmax model of the same cell are counted one by one."""
+    told = dict[str, set[str]]()
+    for name in paper_names():
+        for each, grid in grids(name).items():
+            for planned in grid.cells() if each.endswith(f"-{scale}") else ():
+                label = dict(planned.axes).get("model", "")
+                assert not re.search(r"\b\d[\d.]*[MB]\b", _HERE.sub("", f"{label} {planned.label}")), planned.label
+                if said := _HERE.fullmatch(label):
+                    trial: Trial = planned.trial.changed(operator=softmax())  # type: ignore[assignment]
+                    with shapes_only():
+                        model = make_model(
+                            trial.model, trial.operators(), inputs=trial.task.inputs, seed=0, path="auto"
+                        )
+                    size = float(said[1]) * {"k": 1e3, "M": 1e6}[said[2]]
+                    assert sum(weights.numel() for weights in model.parameters()) == pytest.approx(size, rel=0.005)
+                    told.setdefault(name, set()).add(label.partition(" ")[0])
+    assert told["integral"] == {"125M", "1.2B"}
+    assert told["attention_sink"] == {"60M", "1B"}
+    assert told["affine_scaled"] >= {"0.5B", "1B"}
+
+
+@pytest.mark.parametrize("name", sorted(paper_names()))
+def test_results_name_their_cells_as_the_grids_do(name: str) -> None:
+    known = 0
+    for path in sorted((ROOT / "results" / name).glob("*.parquet")):
+        if path.stem in grids(name):
+            labels = {planned.cell: planned.label for planned in grids(name)[path.stem].cells()}
+            shown = dict(pl.read_parquet(path, columns=["cell", "label"]).unique().iter_rows())
+            assert {cell: shown[cell] for cell in shown.keys() & labels.keys()}.items() <= labels.items()
+            known += len(shown.keys() & labels.keys())
+    assert known
+
+
+@pytest.mark.parametrize(("name", "number", "scale"), [("integral", "002", "cpu"), ("affine_scaled", "000", "paper")])
+def test_a_printed_size_stands_beside_the_cells_of_that_name(
+    name: str, number: str, scale: PaperScale, tmp_path: Path
+) -> None:
+    beside = place_cells(grids(name)[f"table1-{scale}"], printed_table(number, 1), tmp_path)
+    assert len({each.cell.model for each in beside if each.own}) > 1
+    assert all(each.own.label.partition(" ")[0] == each.cell.model for each in beside if each.own)
+
+
+def test_the_costs_of_gpt2_in_print_contradict_each_other_by_the_count_here() -> None:
+    """The tokens of the recipe within the hours of the paper are a small share of what its GPU can do."""
+    (trial, *_) = trials("ssa", "table2", "paper")
+    assert trial.training.schedule.warmup == 2000
+    assert trial.tokens() == 50_000 * 192 * 1024
+    flops, hours, peak = trial.flops(), 120, 312e12
+    share = flops / (hours * 3600) / peak
+    assert 1 < flops / (6 * trial.parameters() * trial.tokens()) < 1.5  # attention besides
+    told = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")
+    assert "2,000 steps" in next(line for line in told.splitlines() if line.startswith("| warm-up of GPT-2 |"))
+    row = next(line for line in told.splitlines() if line.startswith("| 120 A100-hours"))
+    said = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,.e]*\d|\d", row.partition("contradict")[2])]
+    tokens, speed = trial.tokens() / 1e9, trial.tokens() / (hours * 3600)
+    there = [tokens, flops, speed, 100 * share, 100, 312, 40, hours, tokens * 0.4 / share, tokens, hours * share / 0.4]
+    assert said == pytest.approx(there, rel=0.02)

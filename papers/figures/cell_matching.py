@@ -102,9 +102,10 @@ def match(cell: PublishedCell, table: Variation, context: GridContext, results: 
 
 
 def _values(own: Own, fact: str, axes: Sequence[str], by_cell: Levels) -> list[str]:
-    """Return the values of a fact in the spec of a cell and in its levels of `axes`."""
+    """Return the values of a fact in the spec of a cell and in its levels of `axes`, without their brackets."""
     at = by_cell.get(own.cell, {})
-    return [*([own.said[fact]] if fact in own.said else []), *(at[axis] for axis in axes if axis in at)]
+    levels = [at[axis].partition(" (")[0] for axis in axes if axis in at]
+    return [*([own.said[fact]] if fact in own.said else []), *levels]
 
 
 def _says(values: Sequence[str], fact: str, text: str) -> bool:

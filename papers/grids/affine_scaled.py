@@ -42,6 +42,7 @@ from ablate import (
     zipped,
 )
 from ablate.papers.grids.corpora import corpus, teacher, tokenizer
+from ablate.papers.grids.sizes import name_size
 from ablate.training.optimisers.recipes import affine_scaled as recipe, scaled
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
@@ -108,7 +109,8 @@ def _base(scale: PaperScale, size: str) -> Trial:
 def _by_size(scale: PaperScale, sizes: tuple[str, ...], operators: list[Operator]) -> Grid:
     models, tasks = _models(scale), _tasks(scale)
     labels = [size for size in sizes if size in models]
-    size = over("model", [models[each] for each in labels], labels=labels)
+    named = [name_size(each, _base(scale, each), scale) for each in labels]
+    size = over("model", [models[each] for each in labels], labels=named)
     own = over("task", [tasks[each] for each in labels], labels=[f"text of {each}" for each in labels])
     return Grid(
         name="any",

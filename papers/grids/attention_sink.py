@@ -57,6 +57,7 @@ from ablate import (
     zipped,
 )
 from ablate.papers.grids.corpora import corpus, tokenizer
+from ablate.papers.grids.sizes import name_size
 from ablate.training.optimisers.recipes import sink_1b as recipe_1b, sink_60m as recipe_60m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
@@ -251,10 +252,11 @@ def figure4(scale: PaperScale) -> Grid:
     else:
         large = base.changed(model=base.model.changed(layers=2 * base.model.layers, width=2 * base.model.width))
     kinds = over("operator", [softmax(), sigmoid()])
-    sizes = over("model", [base.model], labels=["60M"]), over("model", [large.model], labels=["1B"])
+    sizes = {"60M": base, "1B": large}
+    named = {name: over("model", [each.model], labels=[name_size(name, each, scale)]) for name, each in sizes.items()}
     grids = [
-        Grid(name="any", base=each, axes=[size, kinds], seeds=_SEEDS[scale], measure=_LOSS)
-        for each, size in zip((base, large), sizes, strict=True)
+        Grid(name="any", base=each, axes=[named[name], kinds], seeds=_SEEDS[scale], measure=_LOSS)
+        for name, each in sizes.items()
     ]
     return grids[0] | grids[1]
 

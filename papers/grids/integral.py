@@ -43,6 +43,7 @@ from ablate import (
     softmax,
 )
 from ablate.papers.grids.corpora import corpus, tokenizer
+from ablate.papers.grids.sizes import name_size
 from ablate.training.optimisers.recipes import integral_125m, integral_1200m
 
 _LOSS = Measure(name="validation_loss", scale="linear", rope=0.02, unit="nats per token")
@@ -141,7 +142,8 @@ def table1(scale: PaperScale) -> Grid:
 
 
 def _of_size(scale: PaperScale, base: Trial, size: str, operators: list[Operator], baseline: str = "") -> Grid:
-    model, kinds = over("model", [base.model], labels=[size]), over("operator", operators)
+    model = over("model", [base.model], labels=[name_size(size, base, scale)])
+    kinds = over("operator", operators)
     return _grid(scale, base, model, kinds, _placements(_TOP, Placement()), baseline=baseline)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ablate.papers.grids.sizes import format_size
 from ablate.papers.matching.our_results import Own
 from ablate.store.published.tables import PublishedCell
 
@@ -22,14 +23,6 @@ def named(cell: PublishedCell) -> str:
 def format_point(point: Mapping[str, float] | Mapping[str, str]) -> str:
     """Format a point, such as `sigma_f=5, sigma_x=1`."""
     return ", ".join(f"{name}={at:g}" if isinstance(at, float | int) else f"{name}={at}" for name, at in point.items())
-
-
-def format_size(number: float) -> str:
-    """Format a count with three digits: `362`, `3.62k`, `22.5M`, `20B`."""
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:g}"
 
 
 def differs(cell: PublishedCell, own: Own) -> str:
