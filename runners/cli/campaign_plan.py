@@ -176,8 +176,8 @@ def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) 
 
 
 def _seed_hours(times: Estimate, cells: int, to_do: int) -> float | None:
-    """Return the hours of one seed of `cells` cells, by the mean of the trials `to_do`; None: unknown."""
-    return None if times.hours is None or not to_do else times.hours / to_do * cells
+    """Return the hours of one seed of `cells` cells, by the mean of the trials `to_do` that is known; None: unknown."""
+    return None if times.hours is None or not to_do else times.hours / (to_do - times.unknown) * cells
 
 
 SEEDS = 5
