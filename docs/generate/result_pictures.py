@@ -73,7 +73,7 @@ class Forest(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Values of the cells of a grid that has no baseline."""
+    """Values of every run, by cell."""
 
     runs: pl.DataFrame
     """Columns `label` and `value`."""

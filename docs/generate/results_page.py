@@ -5,6 +5,7 @@
     {verdicts GRID}                  every cell against the baseline, sorted by effect
     {verdicts GRID length=64}        the same at another point of the measure
     {figure GRID}                    the same as a picture
+    {runs GRID}                      every run as a picture, also of controls
     {contrasts GRID}                 what each axis of two levels does, with seeds as the sample
     {main GRID ...}                  the same as a picture, a panel per grid
     {effects GRID}                   every level of each axis against its first, with seeds as the sample
@@ -109,6 +110,10 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
             pictures[picture] = draw(result, measure)
             shown = "differences" if result.header["baseline"] else "values"
             return f"![{grid}: {shown}]({picture})"
+        if call[1] == "runs":
+            picture = name_picture(about.parent.name, grid, "runs")
+            pictures[picture] = draw_picture(_title(result, measure), [Values(result.every_run(measure), measure)])
+            return f"![{grid}: every run]({picture})"
         return _TABLES[call[1]](result, measure)
 
     return _CALL.sub(answer, about.read_text(encoding="utf-8")).rstrip("\n") + "\n"
@@ -392,4 +397,4 @@ _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "effects": _write_effects,
     "numbers": _write_numbers,
 }
-_CALLS: Final = (*_TABLES, "cost", "figure", "main", "means")
+_CALLS: Final = (*_TABLES, "cost", "figure", "main", "means", "runs")
