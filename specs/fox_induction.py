@@ -1,9 +1,10 @@
 """Does the Forgetting Transformer's gain on induction stand beside its controls, at its best rate, trained longer?
 
 specs/screening.py found that FoX whose gate starts at 0.99 is better than softmax at four times the training length, at
-one learning rate and without controls. Here each cell has its own best rate. FoX is compared with the simplest explanations
-of a gain beyond the training length, too, and both are trained twice as long. No result chose the ten seeds. Three rates
-were planned. 0.004 was added after they had been trained, as the best one of FoX stood at the end of their range.
+one learning rate and without controls. Here each cell has its own best rate. FoX is compared with the simplest
+explanations of a gain beyond the training length, too, and both are trained twice as long. No result chose the ten
+seeds. Three rates were planned. 0.004 was added after they had been trained, as the best one of FoX stood at the end of
+their range.
 """
 
 from principled_components import ACCURACY, induction
