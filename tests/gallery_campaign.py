@@ -87,7 +87,13 @@ def spec_of(operator: str, arguments: Mapping[str, str]) -> dict[str, Any]:
         for parent in parents:
             inner = inner.setdefault(parent, {})
         inner[last] = json.loads(text)
+    value = spec.get("extra", {}).get("learned_value", {})
+    if "norm" in value:  # the length of `init` in the four channels of a head of `MODEL`
+        value["init"] = value.pop("norm") / 2
     return spec
+
+
+MODEL = {"width": 8, "heads": 2}
 
 
 def write_gallery(root: Path, grids: Mapping[str, Sequence[Made]], harm: Harm = Harm()) -> Path:
@@ -236,7 +242,12 @@ def _cells_of(printed: Sequence[PublishedCell]) -> Iterator[Made]:
         side, _, share = (cell.placement or "all layers").partition(" ")
         placed = {} if side == "all" else {"placement": {"side": side, "share": float(share.removesuffix(" %")) / 100}}
         made[label] = axes
-        specs[label] = {"operator": spec_of(operator, given), "task": {"kind": cell.task or "text"}, **placed}
+        specs[label] = {
+            "operator": spec_of(operator, given),
+            "model": MODEL,
+            "task": {"kind": cell.task or "text"},
+            **placed,
+        }
     if any("rank" in cell.metric for cell in printed):
         for model in dict.fromkeys(cell.model for cell in printed):
             axes = {**next(iter(made.values())), "operator": "softmax", "model": model}

@@ -15,6 +15,7 @@ from pydantic import PositiveFloat
 from ablate.grid import Experiment, Grid, Planned, Spec, cell_key
 from ablate.grid.durations import format_duration, format_hours
 from ablate.grid.experiment import reference_of
+from ablate.grid.names import some
 from ablate.grid.own_methods import ask
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
@@ -127,7 +128,7 @@ def estimate(
         basis=durations.basis(unknown),
         finished=durations.finished,
         unknown=unknown,
-        problems=tuple(durations.problems.values()),
+        problems=tuple(f"{some([*names], 3)}: {told}" for told, names in durations.problems.items()),
     )
 
 
@@ -152,8 +153,8 @@ class _Durations:
         self._measured: dict[tuple[str, Device], tuple[_Cell, float] | None] = {}
         self._seconds: dict[tuple[_Cell, Device], float | None] = {}
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
-        self.problems: dict[str, str] = {}
-        """Each problem once, with the first cell that has it."""
+        self.problems: dict[str, dict[str, None]] = {}
+        """Each problem with the operators, or labels, that have it."""
 
     @property
     def finished(self) -> int:
@@ -204,8 +205,7 @@ class _Durations:
         try:
             return question(planned.trial)
         except Exception as error:  # noqa: BLE001
-            told = describe_problem(planned, error)
-            self.problems.setdefault(told.partition(": ")[2], told)
+            self.problems.setdefault(describe_problem(error), {})[planned.operator] = None
             return None
 
     def basis(self, unknown: int) -> str:
@@ -220,10 +220,10 @@ class _Durations:
         return f"from {' and '.join(parts)}{left_out}"
 
 
-def describe_problem(planned: Planned, error: Exception) -> str:
-    """Say in a line why nothing could be measured or counted of a cell."""
+def describe_problem(error: Exception) -> str:
+    """Say in a line why nothing could be measured or counted."""
     message = str(error).strip().partition("\n")[0]
-    return f"{planned.operator}: {type(error).__name__}{': ' if message else ''}{message}"
+    return f"{type(error).__name__}{': ' if message else ''}{message}"
 
 
 def step_count(trial: Experiment) -> float:

@@ -52,7 +52,7 @@ def count_work(trials: Sequence[GridTrial], grids: Sequence[Grid]) -> Work | str
             try:
                 counted = count_flops(planned[cell].trial)
             except Exception as error:  # noqa: BLE001
-                return describe_problem(planned[cell], error)
+                return f"{planned[cell].operator}: {describe_problem(error)}"
             if counted is None:
                 return None
             flops[cell] = counted

@@ -134,8 +134,14 @@ def test_a_longer_one_is_of_the_class_and_another(tmp_path: Path) -> None:
         (lambda *_: 3, "the experiment"),
         (raises, "IndexError"),
     ):
+        with pytest.raises(SpecError, match=words):
+            grid_of(factor=2, longer=longer)
+
+        def of_the_variant(self: Any, factor: int, longer: Any = longer) -> Any:
+            return longer(self, factor) if self.gate else self.changed(gate=True)
+
         root = tmp_path / str(next(_numbers))
-        grid = grid_of(factor=2, longer=longer)
+        grid = grid_of(factor=2, longer=of_the_variant)
         assert run(root, grid) == 6
         with pytest.raises(SpecError, match=words):
             _ = choose_longer(Layout(root), grid).lengthened

@@ -212,7 +212,7 @@ def _read(full: FoundRun, file: Path, read: Callable[[Path], list[Reading]]) -> 
     runs = [
         full._replace(scalars=[], damage=str(each)) if isinstance(each, AblateError) else each
         for each in found
-        if not isinstance(each, str)
+        if isinstance(each, FoundRun | AblateError)
     ]
     for run in runs:
         assert run.scalars == full.scalars[: len(run.scalars)]

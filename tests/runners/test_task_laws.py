@@ -168,6 +168,7 @@ def draw_outputs(task: Task, batch: Batch) -> Tensor:
 
 def test_the_losses_are_one_graph(task: Task) -> None:
     """They are compiled with the model: a value that the host reads would stop the compiler."""
+    torch._dynamo.reset()  # it keeps eight graphs of a function
     data = task.open()
     batch = data.batch(1, 1)
     outputs = draw_outputs(task, batch)
