@@ -244,8 +244,8 @@ def _cells_of(printed: Sequence[PublishedCell]) -> Iterator[Made]:
         made[label] = axes
         specs[label] = {
             "operator": spec_of(operator, given),
-            "model": MODEL,
             "task": {"kind": cell.task or "text"},
+            **({"model": MODEL} if operator == "fixed_value_bias" else {}),
             **placed,
         }
     if any("rank" in cell.metric for cell in printed):
