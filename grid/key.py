@@ -2,6 +2,8 @@
 
 canonical   UTF-8 JSON, object keys sorted, no spaces, shortest float form, -0.0 written 0.0, no NaN or infinity
 key         blake2b-128 of  {"schema": SPEC_SCHEMA, "spec": canonical}  as 32 hexadecimal digits
+
+Which fields are in the text is decided in `ablate.grid.spec`: all, but for `OutsideKey`, and `Added` at their default.
 """
 
 import json

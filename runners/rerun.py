@@ -1,4 +1,6 @@
-"""For `ablate repro`: trains one trial of a manifest in this process, with the code of its snapshot.
+"""The process of `ablate repro`: trains one trial of a manifest, with the code of its snapshot.
+
+Which trials run again is decided in `ablate.runners.planning.worklist`.
 
 `python -P -m ablate.runners.rerun REQUEST`, with a JSON object:
 

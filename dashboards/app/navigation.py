@@ -1,4 +1,4 @@
-"""Frame of every page: campaigns, pages, age of the results, saved views, keys."""
+"""Bar above every page: campaigns, pages, age of the results, saved views, keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

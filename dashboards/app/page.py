@@ -137,7 +137,7 @@ class AppPage(NamedTuple):
     controls: Callable[[PageView], Sequence[Control]]  # controls beside the one for the grid
     slots: Sequence[Slot]
     of: Literal["grid", "campaign"] = "grid"
-    """A campaign's page has no control for the grid, and `PageView.about` may be None."""
+    """A campaign's page has no control for the grid, and `PageView.context` may be None."""
     main: Sequence[str] | None = None
     """Fields of the controls that are always visible; others are behind "More". None: all are."""
     listed: bool = True  # true if the navigation shows it; others are reached by links

@@ -35,7 +35,7 @@ SELECT g.cell, g.seed, 'probe', p.name,
        json_merge_patch(json_object('layer', p.layer, 'head', p.head), p.point::JSON)::VARCHAR, p.value
 FROM (FROM v_probe QUALIFY step = max(step) OVER (PARTITION BY trial, name)) p JOIN grid_trial g USING (trial)
 WHERE g.grid = $grid AND (p.name LIKE 'number.%' OR p.name LIKE 'gradient_%'
-      OR p.name IN ('sink_share', 'activation_ratio', 'effective_rank'))
+      OR p.name IN ('sink_share', 'activation_ratio', 'effective_rank', 'ground_at_queries'))
 ORDER BY ALL
 """
 _COST: Final = """

@@ -1,4 +1,7 @@
-"""Values that training code records in a worker: checked, then logged by the context of its attempt."""
+"""Values that an own `train` records in a worker: checked, then logged by the context of its attempt.
+
+The loop of `Trial` (`training/loop/train.py`) logs by that context itself.
+"""
 
 import math
 from collections.abc import Callable, Mapping

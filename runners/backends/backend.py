@@ -1,6 +1,7 @@
 """A backend runs the workers of submissions, such as SLURM. Commands and monitoring know this protocol alone.
 
-Backends are found by the entry points `ablate.backends`, each a class that is called without arguments.
+Backends are found by the entry points `ablate.backends`, each a class that is called without arguments. Its process
+on a node runs `Local(n).run(job, rows, overseer)` of `ablate.runners.execution` over the manifest, as SLURM's does.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""The verbs of the command `ablate`, one function each; `ablate.runners.cli.app` gathers them."""
+"""The verbs of the command `ablate`, one function each; `ablate.runners.cli.commands` gathers them."""

@@ -1,4 +1,4 @@
-"""Plan of a run: counts, cells left out by rules, parameters, expected time and statistical power."""
+"""The answer of `ablate plan`: counts, cells left out by rules, parameters, expected time and statistical power."""
 
 from bisect import bisect_right
 from collections import Counter

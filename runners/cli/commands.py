@@ -1,5 +1,7 @@
 """Commands of `ablate`, each a function that an entry point of `ablate.commands` names; any package may add some.
 
+Our own entry points are in `pyproject.toml`; `make` installs anew after an edit.
+
 The options of a command are the parameters of its function, as cyclopts reads them. Only the module of the command that
 is called is imported; the list of commands imports all.
 """

@@ -21,7 +21,7 @@ class BackgroundIngest:
         self._root, self._every_s, self._notify = root, every_s, notify
         self.problems: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="landing", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="ingest", daemon=True)
 
     def __enter__(self) -> "BackgroundIngest":
         self._thread.start()

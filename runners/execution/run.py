@@ -1,4 +1,8 @@
-"""Run of a campaign on this machine: trains missing trials once and ingests results meanwhile."""
+"""Run of a campaign on this machine: trains missing trials once and ingests results meanwhile.
+
+run_campaign > PreparedRun.publish > Machine.run > WorkerPool > worker_loop.work > Worker.run: a claim, an Attempt
+> train_experiment > Experiment.train > rows of the Attempt to a ShardBuffer; meanwhile BackgroundIngest > ingest
+"""
 
 import signal
 import threading
@@ -118,7 +122,7 @@ class _ActiveRun:
     """One submission; the overseer of its machine."""
 
     def __init__(self, layout: Layout, worklist: Worklist, machine: Machine, request: RunRequest) -> None:
-        self._layout, self._survey = layout, worklist
+        self._layout, self._worklist = layout, worklist
         self._machine, self._request = machine, request
         self._to_do = worklist.to_do
         self._tally = begin_tally(worklist, worklist.to_do)
@@ -133,21 +137,21 @@ class _ActiveRun:
         submission = None
         if self._to_do:
             submission = submission_id()
-            write_submission(self._layout, submission, self._survey.lines(self._to_do))
+            write_submission(self._layout, submission, self._worklist.lines(self._to_do))
         every_s, problems = self._request.land_every_s, tuple[str, ...]()
         with ExitStack() as stack:
             stack.enter_context(lossy_output())
             stack.enter_context(self._interrupts)
             stack.enter_context(suppress(KeyboardInterrupt))
-            landing = None
+            ingesting = None
             if every_s is not None:
-                landing = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
+                ingesting = stack.enter_context(BackgroundIngest(self._layout.root, every_s, self.note))
             if submission is not None:
                 with self._progress:
                     self._work(submission)
-            if landing is not None:
-                landing.once(wait=True)
-                problems = tuple(landing.problems)
+            if ingesting is not None:
+                ingesting.once(wait=True)
+                problems = tuple(ingesting.problems)
         return self._count(submission, problems)
 
     def _work(self, submission: str) -> None:
@@ -182,7 +186,7 @@ class _ActiveRun:
             except EnvironmentProblem as error:
                 self.row_ended(Outcome(row, State.FAILED, None, unrecorded_failure(error)))
                 continue
-            fields = {"sources": self._survey.cells.sources[trial.grid, trial.cell]}
+            fields = {"sources": self._worklist.cells.sources[trial.grid, trial.cell]}
             taken = find_taken(state, fields, retry=False, again=trial.other_code)
             if taken is None:
                 yield row
@@ -199,7 +203,7 @@ class _ActiveRun:
             done=done,
             failed=failed,
             stopped=stopped,
-            **count_skipped(self._survey),
+            **count_skipped(self._worklist),
             interrupted=self._interrupts.requested and stopped > 0,
             submission=submission,
             problems=problems,

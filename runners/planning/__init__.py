@@ -1,1 +1,1 @@
-"""Plans of a run: remaining trials, expected time and statistical power."""
+"""Plans of a run: which trials must run, expected time and statistical power."""

@@ -1,4 +1,7 @@
-"""The trials of some grids, each once, with its state in a campaign."""
+"""The trials of some grids, each once, with its state in a campaign; `Worklist.wants` decides which must run.
+
+A worker asks again before it begins one (`ablate.runners.attempts.claims.find_taken`).
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

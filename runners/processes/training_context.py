@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class TrainingContext:
-    """Callbacks for logging, saving and stopping; by default they do nothing."""
+    """Callbacks for logging, saving and stopping; by default they do nothing.
+
+    A worker's is `Attempt` (`ablate.runners.attempts.attempt`), which writes rows of values to shards.
+    """
 
     def begins(self, device: str, path: str | None, data: Mapping[str, Any] | None) -> None:
         """Record the chosen device, execution path and data files before the first step."""

@@ -2,6 +2,9 @@
 
 Either arm may have stages that the other has not, and both may have them with other numbers. The stages are on if they
 are in one arm, and off if they are in neither.
+
+Knock-outs are planned in `training/evaluations/knockout_plan.py`, measured in `training/loop/knockout.py`, read in
+`knockout_rows.py` and put into words in `store/statistics/knockout_words.py`; `judge.py` calls this check.
 """
 
 import math

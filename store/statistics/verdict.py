@@ -1,4 +1,6 @@
-"""Verdicts of a whole family of comparisons, from their p values, and one sentence for each.
+"""Verdicts of a whole family of comparisons, from their p values (`judge`), and one sentence for each (`reason`).
+
+`ablate.store.analysis.judge` adds the checks, by which a verdict may become *off*.
 
 Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
 is one family with Holm's step-down adjustment over all comparisons, so the chance of any false yes to it is at most

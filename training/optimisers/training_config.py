@@ -11,7 +11,10 @@ from ablate.training.optimisers.schedules import Constant, Schedule
 
 
 class Training(Spec):
-    """How long and how a model is trained. Evaluation is at the end, and every `evaluate_every` steps before it."""
+    """How long and how a model is trained. Evaluation is at the end, and every `evaluate_every` steps before it.
+
+    A field that is added later is `Annotated[..., Added()]`, so that trials without it keep their keys.
+    """
 
     steps: PositiveInt
     optimiser: Optimiser = AdamW()

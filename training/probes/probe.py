@@ -1,6 +1,7 @@
 """The family of probes: measurements inside a model during evaluation.
 
 A probe sees a few fixed sequences of the task, the same for all models and seeds. It changes no number of the training.
+CONTRIBUTING.md lists what else a new probe of this package needs, such as its export in `training/__init__.pyi`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,6 +2,7 @@
 
 Training data depend on the trial's seed and the step alone: all operators of one seed see the same batches on every
 device. Evaluation data depend on the task alone, so all models and seeds are evaluated on the same sample.
+CONTRIBUTING.md lists what else a new task of this package needs, such as its export in `training/__init__.pyi`.
 """
 
 import math

@@ -1,4 +1,8 @@
-"""Principled Attention: ground state, gate and margin amplification, each at its own granularity (paper 001)."""
+"""Principled Attention: ground state, gate and margin amplification, each at its own granularity (paper 001).
+
+The formulas are those of the stages `LogCount` (`margins.py`), `Suppress` (`gates.py`), `Ground` (`normalisers.py`) and
+`GroundValue` (`readouts.py`), which `ablate.variants.attend` puts together.
+"""
 
 from typing import Literal
 

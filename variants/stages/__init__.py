@@ -1,1 +1,1 @@
-"""The stages of an operator: one folder for each family of choices."""
+"""The stages of an operator: one file for each family of choices."""

@@ -1,4 +1,7 @@
-"""The pages of the app, each an `AppPage` that an entry point of `ablate.pages` names; any package may add some."""
+"""The pages of the app, each an `AppPage` that an entry point of `ablate.pages` names; any package may add some.
+
+Our own entry points are in `pyproject.toml`; `make` installs anew after an edit.
+"""
 
 import logging
 from collections.abc import Callable, Collection

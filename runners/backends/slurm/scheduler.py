@@ -1,5 +1,7 @@
 """SLURM's commands: questions about the queue and accounts, cancellations, and notations for tasks.
 
+Another cluster is another `Backend`, not another `Scheduler`.
+
 Each call is bounded in time. A question without an answer returns the problem: the campaign's files know more than the
 queue.
 """
