@@ -1,0 +1,65 @@
+"""A positive control: does linear attention need more width than softmax for multi-query recall, as published?
+
+Zoology (Arora et al. 2023, figure 2) reports that attention solves multi-query associative recall at every width, and
+that linear attention needs more width for more pairs. Here models of width 16, 32 and 64 are trained on 8 pairs in 64
+tokens and tested on 4, 8 and 16. The definition is the released one. Symbols are few and training is short: two layers
+of one head, 2,000 steps, two rates. A run solves it with 90 % of the answers.
+
+A pilot of softmax and linear ELU at width 64, seed 900, chose sizes and rates: with 64 symbols or more, no model
+answers more than half within 3,000 steps. The five seeds here chose nothing; with fewer, no share can be claimed.
+"""
+
+from ablate import (
+    AdamW,
+    AskedLengths,
+    Cosine,
+    Grid,
+    LearningCriterion,
+    Measure,
+    MultiQueryRecall,
+    Operator,
+    Probing,
+    Training,
+    Trial,
+    Window,
+    fox,
+    linear_elu,
+    llama2,
+    over,
+    softmax,
+)
+
+SOLVED = {"length": 64, "pairs": 8}
+operators = {
+    "softmax": softmax(),
+    "linear ELU": linear_elu(),
+    "FoX from 0.99": fox(forget=0.99),
+    "window of 16": Operator(visible=Window(size=16)),
+}
+grid = Grid(
+    name="recall-by-width",
+    base=Trial(
+        task=MultiQueryRecall(
+            batch=32,
+            context=64,
+            symbols=34,
+            pairs=8,
+            blanks=True,
+            evaluation=AskedLengths(lengths=(64,), sequences=256),
+            evaluated_pairs=(4, 8, 16),
+        ),
+        model=llama2(layers=2, heads=1, width=64, feedforward_width=128),
+        operator=softmax(),
+        training=Training(steps=2000, optimiser=AdamW(lr=1e-3), schedule=Cosine(warmup=100), clip=1.0),
+        probing=Probing(),
+    ),
+    axes=[
+        over("operator", list(operators.values()), labels=list(operators)),
+        over("model.width", [16, 32, 64]),
+        over("training.optimiser.lr", [1e-3, 2e-3], name="rate", tune=True),
+    ],
+    seeds=range(800, 805),
+    baseline={"operator": "softmax"},
+    measure=Measure(name="accuracy", point=SOLVED, scale="linear", better="higher", rope=0.05, unit="share of 1"),
+    learned=LearningCriterion(name="accuracy", point=SOLVED, limit=0.9, better="higher"),
+)
