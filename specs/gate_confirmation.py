@@ -1,0 +1,21 @@
+"""Does the gate of Principled Attention help where a flag forbids a match? At its best rate, beside its controls.
+
+specs/paper_claims.py found a gain at four times the training length, with six seeds and one rate, and did not show it
+to be beyond a wider feedforward. Here each cell has its own best of three rates, seeds are twelve others, which chose
+nothing, and both are trained twice as long, too. Task, measure, band and controls are the same.
+"""
+
+from paper_claims import flagged_match as _flagged_match
+from principled_components import gate
+
+from ablate import Operator, over, softmax
+
+grid = _flagged_match.changed(
+    name="gate-confirmation",
+    axes=[
+        over("operator", [softmax(), Operator(gate=gate())], labels=["softmax", "gate"]),
+        over("training.optimiser.lr", [1e-3, 2e-3, 4e-3], name="rate", tune=True),
+    ],
+    seeds=range(510, 522),
+    longer=2,
+)
