@@ -14,10 +14,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple, Protocol
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import Distances, HeadOutput, Keys, Map, Mask, Queries, Scalar
 from ablate.variants.operator import NumberValues, Operator, by_stage, causal, distances, head_shape
 from ablate.variants.stages.families import AttentionWeights, split_signals
 from ablate.variants.stages.positions import NoPositions, Positions
@@ -26,29 +28,27 @@ Keywords = dict[str, dict[str, Tensor]]
 
 
 class Heads(NamedTuple):
-    """Prepared inputs of attention: queries and keys carry their positions already, and have the same heads."""
+    """Prepared inputs of attention: queries and keys carry their positions already, and have the same heads at last."""
 
-    q: Tensor
-    """[B, H, T_q, D + G]: D semantic channels, then the gate's G."""
-    k: Tensor
-    """[B, H, T_k, D + G]."""
-    v: Tensor
-    """[B, H, T_k, D_v]."""
-    mask: Tensor | None = None
-    """Boolean, broadcasts to [B, H, T_q, T_k]; True = may look; None = causal."""
-    bias: Tensor | None = None
-    """Position bias of the logits; broadcasts to [B, H, T_q, T_k]."""
+    q: Float[Tensor, "batch heads queries channels"]
+    """Semantic channels, then the gate's."""
+    k: Float[Tensor, "batch key_heads keys channels"]
+    v: Float[Tensor, "batch key_heads keys values"]
+    mask: Bool[Tensor, "*#maps #queries #all_keys"] | None = None
+    """True = may look; None = causal."""
+    bias: Float[Tensor, "*#maps #queries #all_keys"] | None = None
+    """Position bias of the logits."""
     dropout: float = 0.0
     """The probability that a normalised weight is dropped; 0 outside training."""
 
     @property
-    def distance(self) -> Tensor:
-        """[T_q, T_k]: i - j."""
+    def distance(self) -> Distances:
+        """i - j."""
         return distances(self.q.shape[-2], self.k.shape[-2], self.q.device)
 
     @property
-    def model_mask(self) -> Tensor:
-        """The mask [..., T_q, T_k], causal where none was given."""
+    def model_mask(self) -> Bool[Tensor, "*maps queries keys"]:
+        """The mask, causal where none was given."""
         shape = self.q.shape[-2], self.k.shape[-2]
         if self.mask is None:
             return causal(*shape, self.q.device)
@@ -58,16 +58,14 @@ class Heads(NamedTuple):
 class AttentionOutput(NamedTuple):
     """Output, weights and logits of the heads."""
 
-    output: Tensor
-    """[B, H, T_q, D_v]."""
-    weights: Tensor
-    """[B, H, T_q, T_k]."""
-    ground: Tensor | None
-    """The ground state's or sink's weight [B, H, T_q, 1]."""
-    extra: Tensor | None
-    """The weight of the learned key [B, H, T_q, 1]."""
-    logits: Tensor
-    """a [S, B, H, T_q, T_k]; without S if signals merge before the score. Hidden entries are arbitrary."""
+    output: Float[Tensor, "batch heads queries values"]
+    weights: Float[Tensor, "batch heads queries keys"]
+    ground: Float[Tensor, "batch heads queries 1"] | None
+    """The ground state's or sink's weight."""
+    extra: Float[Tensor, "batch heads queries 1"] | None
+    """The weight of the learned key."""
+    logits: Float[Tensor, "*signals batch heads queries keys"]
+    """a, without signals if they merge before the score. Hidden entries are arbitrary."""
 
 
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -75,15 +73,15 @@ PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def attend(  # noqa: PLR0913  (the tensors of one call)
     operator: Operator,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: Float[Tensor, "batch heads queries channels"],
+    k: Float[Tensor, "batch heads keys channels"],
+    v: Float[Tensor, "batch heads keys values"],
     *,
-    mask: Tensor | None = None,
+    mask: Mask | None = None,
     numbers: NumberValues | Literal["start"] | None = None,
     head_width: int | None = None,
 ) -> AttentionOutput:
-    """Compute the equation without positions, from q and k [B, H, T, D + G] and v [B, H, T, D_v].
+    """Compute the equation without positions. The last channels of q and k are the gate's.
 
     `mask` is as in `Heads`. `numbers` are the values of the operator's numbers, or "start" for those at step 0; without
     learned ones they may be left out. `head_width`, the D channels of queries and keys without the gate's, is needed
@@ -163,13 +161,20 @@ class Rotation(Protocol):
 
     rotates: bool
 
-    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:
-        """Turn queries or keys [B, H, T, D]."""
+    def rotate(
+        self, x: Float[Tensor, "batch heads tokens channels"], *, signals: int, start: int = 0
+    ) -> Float[Tensor, "batch heads tokens channels"]:
+        """Turn queries or keys."""
 
 
 def prepare(
-    operator: Operator, q: Tensor, k: Tensor, positions: Positions | Rotation, numbers: NumberValues, start: int = 0
-) -> tuple[Tensor, Tensor]:
+    operator: Operator,
+    q: Queries,
+    k: Float[Tensor, "batch key_heads keys channels"],
+    positions: Positions | Rotation,
+    numbers: NumberValues,
+    start: int = 0,
+) -> tuple[Queries, Float[Tensor, "batch key_heads keys channels"]]:
     """Prepare the semantic channels and rotate them, from position `start` on; leave gate channels unchanged."""
     (q_own, q_gate), (k_own, k_gate) = split_gate(operator, q), split_gate(operator, k)
     q_own, k_own = operator.preparation.prepare(q_own, k_own, **by_stage(numbers)["preparation"])
@@ -182,7 +187,9 @@ def prepare(
     return torch.cat((q_own, q_gate), -1), torch.cat((k_own, k_gate), -1)
 
 
-def split_gate(operator: Operator, x: Tensor) -> tuple[Tensor, Tensor | None]:
+def split_gate(
+    operator: Operator, x: Float[Tensor, "*heads tokens channels"]
+) -> tuple[Float[Tensor, "*heads tokens semantic"], Float[Tensor, "*heads tokens gate"] | None]:
     """Split queries or keys into semantic and gate channels. Slicing all channels would copy gradients."""
     own = operator.gate.channels
     return (x[..., :-own], x[..., -own:]) if own else (x, None)
@@ -233,13 +240,15 @@ def _drop(weights: AttentionWeights, p: float) -> AttentionWeights:
     return AttentionWeights(F.dropout(keys, p), None if ground is None else F.dropout(ground, p))
 
 
-def visible_keys(operator: Operator, heads: Heads) -> Tensor:
-    """Return a boolean mask that broadcasts to [B, H, T_q, T_k]; True = the query sees the key."""
+def visible_keys(operator: Operator, heads: Heads) -> Bool[Tensor, "*maps queries keys"]:
+    """Return the mask of the operator; True = the query sees the key."""
     return operator.visible.restrict(heads.model_mask, heads.distance)
 
 
-def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute z [S, B, H, T_q, T_k] in float32 or more; without S if signals merge before the score.
+def qk_logits(
+    operator: Operator, heads: Heads, numbers: NumberValues
+) -> Float[Tensor, "*signals batch heads queries keys"]:
+    """Compute z in float32 or more, without signals if they merge before the score.
 
     z is the scaled, transformed product, before position bias, forgetting, margin and gate. Hidden entries are
     arbitrary.
@@ -250,14 +259,16 @@ def qk_logits(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor
         return _products(operator, q, k, heads.distance, by_stage(numbers))
 
 
-def postprocess(operator: Operator, output: Tensor, value: Keywords) -> Tensor:
+def postprocess(operator: Operator, output: HeadOutput, value: Keywords) -> HeadOutput:
     """Apply head norm and output gate."""
     normed = operator.head_norm.normalise(output, **value["head_norm"])
     return operator.output_gate.gate(normed, **value["output_gate"])
 
 
-def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, value: Keywords) -> Tensor:
-    """Compute a [S?, B, H, T_q, T_k], unmasked. The learned key's column, if any, comes first."""
+def _logits(
+    operator: Operator, heads: Heads, mask: Mask, key: Float[Tensor, "1 #heads 1 channels"] | None, value: Keywords
+) -> Float[Tensor, "*signals batch heads queries more_keys"]:
+    """Compute a, unmasked. The learned key's column, if any, comes first."""
     (q, q_gate), (k, k_gate) = split_gate(operator, heads.q), split_gate(operator, heads.k)
     z = _products(operator, q, k, heads.distance, value)
     z = z if heads.bias is None else z + heads.bias
@@ -280,13 +291,15 @@ def _logits(operator: Operator, heads: Heads, mask: Tensor, key: Tensor | None, 
     return a
 
 
-def _amplify(z: Tensor, c: Tensor, gamma: Tensor) -> Tensor:
+def _amplify(z: Map, c: Float[Tensor, "*#maps queries 1"], gamma: Scalar) -> Map:
     """Compute gamma + c (z - gamma) so that c = 1 loses no bits of z, and z = gamma gives gamma itself."""
     a = c * z + (1 - c) * gamma
     return a + torch.where(z == gamma, gamma - a, 0).detach()
 
 
-def _products(operator: Operator, q: Tensor, k: Tensor, distance: Tensor, value: Keywords) -> Tensor:
+def _products(
+    operator: Operator, q: Queries, k: Keys, distance: Distances, value: Keywords
+) -> Float[Tensor, "*signals batch heads queries keys"]:
     signals, product = operator.signals.count, operator.product
     if operator.merge.of_logits:
         z = product.mean_logits(q, k, distance, signals, **value["product"])

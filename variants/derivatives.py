@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional as F
@@ -77,7 +78,12 @@ def first_only(path: str) -> Callable[[Backward], Backward]:
     return decorate
 
 
-def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+def scaled_dot_product(
+    q: Float[Tensor, "... queries channels"],
+    k: Float[Tensor, "... keys channels"],
+    v: Float[Tensor, "... keys values"],
+    **how: Any,
+) -> Float[Tensor, "... queries values"]:
     """Compute PyTorch's attention, with the sentences of path "sdpa" where a fused kernel has no derivative."""
     if torch.compiler.is_compiling():
         return F.scaled_dot_product_attention(q, k, v, **how)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import (
     AfterValidator,
     Field,
@@ -133,22 +134,22 @@ class Number(Spec):
         """Return the last two sizes of its value [1, H, rows, columns]."""
         return 1, 1
 
-    def table(self, shape: HeadShape, layer: int) -> Tensor:
-        """Build its raw table [1, H or 1, rows, columns] at step 0, without noise."""
+    def table(self, shape: HeadShape, layer: int) -> Float[Tensor, "1 heads rows columns"]:
+        """Build its raw table at step 0, without noise."""
         return self._fill(shape, LINKS[self.link].inverse(self.init_at(layer)))
 
-    def fixed_value(self, shape: HeadShape, layer: int) -> Tensor:
-        """Build the value [1, H or 1, rows, columns] of an untrained number."""
+    def fixed_value(self, shape: HeadShape, layer: int) -> Float[Tensor, "1 heads rows columns"]:
+        """Build the value of an untrained number."""
         return self._fill(shape, self.init_at(layer))
 
-    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
+    def disturb(self, table: Float[Tensor, "1 heads rows columns"], made: torch.Generator | None) -> None:
         """Add the noise of the start to a raw table; a scalar has none."""
 
-    def value(self, raw: Tensor, layer: int) -> Tensor:  # noqa: ARG002  (a number may depend on depth)
+    def value(self, raw: Float[Tensor, "*heads rows columns"], layer: int) -> Float[Tensor, "*heads rows columns"]:  # noqa: ARG002  (a number may depend on depth)
         """Map a raw table to the operator's value."""
         return LINKS[self.link].value(raw)
 
-    def _fill(self, shape: HeadShape, value: float) -> Tensor:
+    def _fill(self, shape: HeadShape, value: float) -> Float[Tensor, "1 heads rows columns"]:
         return torch.full((1, self.heads(shape), *self.entries(shape)), value, dtype=torch.float32)
 
     def heads(self, shape: HeadShape) -> int:
@@ -210,11 +211,11 @@ class Vector(Number):
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return 1, shape.value
 
-    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
+    def disturb(self, table: Float[Tensor, "1 heads 1 columns"], made: torch.Generator | None) -> None:
         if self.spread:
             table.add_(noise(table, self.spread, made))
 
-    def _fill(self, shape: HeadShape, value: float) -> Tensor:
+    def _fill(self, shape: HeadShape, value: float) -> Float[Tensor, "1 heads 1 columns"]:
         filled = super()._fill(shape, value)
         if self.along == "first":
             filled[..., 1:] = 0
@@ -256,10 +257,10 @@ class Matrix(Number):
     def entries(self, shape: HeadShape) -> tuple[int, int]:
         return shape.signal, shape.signal
 
-    def table(self, shape: HeadShape, layer: int) -> Tensor:  # noqa: ARG002
+    def table(self, shape: HeadShape, layer: int) -> Float[Tensor, "1 heads channels channels"]:  # noqa: ARG002
         return self._fill(shape, 0.0)
 
-    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
+    def disturb(self, table: Float[Tensor, "1 heads channels channels"], made: torch.Generator | None) -> None:
         table.add_(noise(table, self.init / math.sqrt(table.shape[-1]), made))
 
 
@@ -320,16 +321,18 @@ class Contrast(ByDepth):
     def random(self) -> bool:
         return self.form == "vectors"
 
-    def table(self, shape: HeadShape, layer: int) -> Tensor:
+    def table(self, shape: HeadShape, layer: int) -> Float[Tensor, "1 heads rows columns"]:
         if self.form == "scalar":
             return super().table(shape, layer)
         return torch.zeros((1, self.heads(shape), 4, shape.signal))
 
-    def disturb(self, table: Tensor, made: torch.Generator | None) -> None:
+    def disturb(self, table: Float[Tensor, "1 heads rows columns"], made: torch.Generator | None) -> None:
         if self.form == "vectors":
             table.add_(noise(table, self.spread, made))
 
-    def value(self, raw: Tensor, layer: int) -> Tensor:
+    def value(
+        self, raw: Float[Tensor, "#batch #heads rows columns"], layer: int
+    ) -> Float[Tensor, "#batch #heads #rows 1"]:
         if self.form == "scalar":
             return super().value(raw, layer)
         pairs: Tensor = (raw[..., 0::2, :] * raw[..., 1::2, :]).sum(-1, keepdim=True).exp()
@@ -363,6 +366,6 @@ class RunningMean(Number):
         return shape.heads
 
 
-def noise(table: Tensor, spread: float, made: torch.Generator | None) -> Tensor:
+def noise(table: Float[Tensor, "..."], spread: float, made: torch.Generator | None) -> Float[Tensor, "..."]:
     """Draw noise in the shape of a table on the CPU, so that it is the same on every device; None draws globally."""
     return torch.empty(table.shape, dtype=torch.float32).normal_(0, spread, generator=made).to(table)

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Self
 
 import torch
+from jaxtyping import Bool, Float
 from pydantic import model_validator
 from torch import Tensor
 
 from ablate.grid.spec import Label, Spec
+from ablate.variants.axes import Distances
 from ablate.variants.number import HeadShape, Number
 from ablate.variants.path_versions import path_versions
 from ablate.variants.shared_tensors import shared_tensor
@@ -190,7 +192,7 @@ class Operator(Spec):
             name for name, each in self._numbers.items() if name.startswith("forgetting.") and each.predicted
         )
 
-    def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Tensor]:
+    def at_init(self, shape: HeadShape, layer: int = 0) -> dict[str, Float[Tensor, " 1 #heads rows columns"]]:
         """Return the numbers' values at step 0; raise ValueError if one of them starts at random."""
         numbers = self.numbers()
         drawn = [name for name, each in numbers.items() if each.trained and (each.random or each.projection_std)]
@@ -332,13 +334,13 @@ def by_stage(numbers: NumberValues) -> dict[str, dict[str, Tensor]]:
 
 
 @shared_tensor
-def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the causal mask [T_q, T_k]; the last query sits at the last key."""
+def causal(queries: int, keys: int, device: torch.device | None = None) -> Bool[Tensor, "queries keys"]:
+    """Return the causal mask; the last query sits at the last key."""
     return distances(queries, keys, device) >= 0
 
 
 @shared_tensor
-def distances(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return i - j as integers [T_q, T_k]; the last query sits at the last key."""
+def distances(queries: int, keys: int, device: torch.device | None = None) -> Distances:
+    """Return i - j; the last query sits at the last key."""
     i = torch.arange(keys - queries, keys, device=device)
     return i[:, None] - torch.arange(keys, device=device)

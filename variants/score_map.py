@@ -4,25 +4,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ablate.variants.axes import Map, Mask
 from ablate.variants.derivatives import refuse_transforms
 
 
 class Scores(NamedTuple):
-    """Scores f_ij [..., H, T, T] and the mask of visible keys.
+    """Scores f_ij and the mask of visible keys.
 
     Exactly one of `log` and `plain` is set. Hidden entries are arbitrary: a normaliser uses `relative` or `values`, or
     masks them itself.
     """
 
-    mask: Tensor
+    mask: Mask
     """Boolean, broadcasts to the scores; True = visible."""
-    log: Tensor | None = None
+    log: Map | None = None
     """ln |f| of a score that gives its logarithm."""
-    sign: Tensor | None = None
+    sign: Map | None = None
     """-1, 0 or 1 for a `log` score that can be negative."""
-    plain: Tensor | None = None
+    plain: Map | None = None
     """f of any other score."""
     score: Callable[[Tensor], Tensor] = lambda a: a
     """The score as a function of logits, for the normaliser's own logits: ln f if `log` is set, else f."""
@@ -30,19 +32,19 @@ class Scores(NamedTuple):
     """Parts of a `plain` score with logarithms, one per equal block of heads, in order."""
 
     @property
-    def visible_count(self) -> Tensor:
-        """K_i [..., T, 1], the number of visible keys of each query."""
+    def visible_count(self) -> Float[Tensor, "*maps queries 1"]:
+        """K_i, the number of visible keys of each query."""
         values = self.log if self.log is not None else self.plain
         assert values is not None
         return self.mask.sum(-1, keepdim=True, dtype=values.dtype)
 
-    def visible_log(self) -> Tensor:
+    def visible_log(self) -> Map:
         """Return ln f with -inf for hidden keys; for normalisers that need positive scores with a logarithm."""
         if self.log is None or self.sign is not None:
             raise ValueError("this score is not known by its logarithm")
         return self.log.masked_fill(~self.mask, -float("inf"))
 
-    def values(self) -> Tensor:
+    def values(self) -> Map:
         """Return f with hidden entries 0, also if another entry of the row overflows."""
         if self.plain is not None:
             return self.plain.masked_fill(~self.mask, 0)
@@ -50,10 +52,10 @@ class Scores(NamedTuple):
         f = self.log.masked_fill(~self.mask, -float("inf")).exp()
         return f if self.sign is None else f * self.sign
 
-    def relative(self, further: Tensor | None = None) -> "Relative":
+    def relative(self, further: Float[Tensor, "*#maps #queries 1"] | None = None) -> "Relative":
         """Return f / e^m with hidden entries 0, and m, the largest ln |f| of the row, so that nothing overflows.
 
-        m is at least `further` [..., T, 1], which are logarithms. m is 0 for plain scores.
+        m is at least `further`, which are logarithms. m is 0 for plain scores.
         """
         if self.parts:
             blocks = (None if further is None else block(further, *at) for at in self._blocks())
@@ -70,8 +72,10 @@ class Scores(NamedTuple):
         size = (log - largest).exp()
         return Relative(size if self.sign is None else size * self.sign, size, largest)
 
-    def relative_with(self, logit: Tensor) -> tuple["Relative", Tensor]:
-        """Return `relative` and, in its units, the score of one more logit [..., H, T, 1], at least 0."""
+    def relative_with(
+        self, logit: Float[Tensor, "*#maps #queries 1"]
+    ) -> tuple["Relative", Float[Tensor, "*#maps #queries 1"]]:
+        """Return `relative` and, in its units, the score of one more logit, at least 0."""
         if self.parts:
             each = [part.relative_with(block(logit, *at)) for part, at in zip(self.parts, self._blocks(), strict=True)]
             owns = [own.broadcast_to(relative.f[..., :1].shape) for relative, own in each]
@@ -85,7 +89,7 @@ class Scores(NamedTuple):
         relative = self.relative(own.clamp(min=torch.finfo(own.dtype).tiny).log())
         return relative, own * relative.unit()
 
-    def project(self, onto: Callable[[Tensor], Tensor]) -> Tensor:
+    def project(self, onto: Callable[[Tensor], Tensor]) -> Map:
         """Map ln f to weights by `onto`, with hidden entries -inf; a row that sees nothing gets 0."""
         log, empty = self.visible_log(), ~self.mask.any(-1, keepdim=True)
         refuse_transforms("this projection", [log], "use torch.autograd.functional")
@@ -100,20 +104,20 @@ class Scores(NamedTuple):
 class Relative(NamedTuple):
     """Scores of a map as multiples of e^m."""
 
-    f: Tensor
-    """[..., T, T], 0 for hidden keys."""
-    size: Tensor
-    """[..., T, T], the summand of a sum of sizes: |f|, also if a sign of 0 makes f itself 0."""
-    m: Tensor | None
-    """[..., T, 1]; None for 0."""
+    f: Map
+    """The scores, 0 for hidden keys."""
+    size: Map
+    """The summand of a sum of sizes: |f|, also if a sign of 0 makes f itself 0."""
+    m: Float[Tensor, "*maps queries 1"] | None
+    """None for 0."""
 
-    def unit(self) -> Tensor:
-        """Return e^-m [..., T, 1], the number 1 in these units."""
+    def unit(self) -> Float[Tensor, "*maps queries 1"]:
+        """Return e^-m, the number 1 in these units."""
         return torch.ones_like(self.f[..., :1]) if self.m is None else (-self.m).exp()
 
 
-def block(x: Tensor, at: int, each: int) -> Tensor:
-    """Return the heads of part `at`, of `each` heads, of a tensor that broadcasts to [..., H, T, T]."""
+def block(x: Shaped[Tensor, "*maps queries keys"], at: int, each: int) -> Shaped[Tensor, "*parts queries keys"]:
+    """Return the heads of part `at`, of `each` heads, of a tensor that broadcasts to a map."""
     return x[..., at * each : (at + 1) * each, :, :] if x.dim() > 2 and x.shape[-3] > 1 else x
 
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
@@ -99,11 +100,9 @@ def granularity_levels(operator: Operator) -> tuple[Operator, ...]:
 class Inputs(NamedTuple):
     """Queries, keys, values and an operator's numbers in float64."""
 
-    q: Tensor
-    """[B, H, T, D + G]."""
-    k: Tensor
-    v: Tensor
-    """[B, H, T, D]."""
+    q: Float[Tensor, "batch heads tokens channels"]
+    k: Float[Tensor, "batch heads tokens channels"]
+    v: Float[Tensor, "batch heads tokens values"]
     numbers: dict[str, Tensor]
 
     def attend(
@@ -199,8 +198,8 @@ def model_of(operator: Operator, seed: int = 5) -> Transformer:
     return Transformer(tiny(operator), [operator] * LAYERS, inputs=Scalars(), seed=seed).double()
 
 
-def sequences() -> Tensor:
-    """Draw three sequences [3, T, 1]."""
+def sequences() -> Float[Tensor, "3 tokens 1"]:
+    """Draw three sequences."""
     return torch.randn(3, LENGTH, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 

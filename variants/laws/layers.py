@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
@@ -65,7 +66,7 @@ def _draw_weights(attention: Attention) -> Attention:
     return attention
 
 
-def _in_floats(attention: Attention, x: Tensor) -> Tensor:
+def _in_floats(attention: Attention, x: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
     """Compute the layer's output [T, W]; what is between the projections in plain floats."""
     heads, gate = attention.heads, attention.gate_channels
     q, k, v = (_by_head(part, heads) for part in attention.qkv(x).chunk(3, -1))

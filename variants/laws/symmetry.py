@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ablate.variants.attend import Heads, prepare
+from ablate.variants.axes import HeadOutput
 from ablate.variants.laws.inputs import Inputs, fit, random_inputs
 from ablate.variants.laws.law import Law, equal, finite, near, require
 from ablate.variants.laws.visibility import gradients, output
@@ -65,7 +66,7 @@ def _paths(operator: Operator) -> None:
                     equal(value, expected[name], f"path {path.name!r} with {words}: {name}")
 
 
-def run_path(name: str, operator: Operator, inputs: Inputs, heads: Heads | None = None) -> Tensor:
+def run_path(name: str, operator: Operator, inputs: Inputs, heads: Heads | None = None) -> HeadOutput:
     """Compute the output on the path `name`; `heads` gives a mask and a position bias."""
     (path,) = (path for path in PATHS if path.name == name)
     q, k = prepare(operator, inputs.q, inputs.k, NoPositions(), inputs.numbers)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ablate.variants.axes import HeadOutput
 from ablate.variants.laws.inputs import Inputs, random_inputs
 from ablate.variants.laws.law import Law, LawBroken, NothingStated, finite, near
 from ablate.variants.operator import Operator, by_stage, causal
@@ -15,8 +16,8 @@ _LARGEST = 8.0
 """Bound of a logit of standard normal channels, in multiples of its size."""
 
 
-def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> Tensor:
-    """[B, H, T, D]."""
+def output(operator: Operator, inputs: Inputs, mask: Tensor | None = None) -> HeadOutput:
+    """Compute the definition."""
     return inputs.attend(operator, mask=mask).output
 
 

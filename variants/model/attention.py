@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, final
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -91,12 +92,16 @@ class Attention(HeadAttention):
             nn.init.normal_(self.out.weight, 0, _SPREAD / math.sqrt(2 * (layers or 1)))
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """Map [B, T, width] to [B, T, width].
+        self,
+        x: Float[Tensor, "batch tokens width"],
+        mask: Bool[Tensor, "*#heads #tokens #keys"] | None = None,
+        bias: Float[Tensor, "*#heads tokens keys"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Map the layer's input to its output.
 
-        `mask` is boolean, [T, T] or [B, H, T, T], each size or 1, H the operator's own heads: True = visible, None =
-        causal. `bias` [H or 1, T, T] is added to the logits. With a `cache`, x are the next tokens, and the last two
+        `mask` has two or four dimensions and the operator's own heads: True = visible, None = causal. `bias` is added
+        to the logits. With a `cache`, x are the next tokens, and the last two
         dimensions of `mask` and `bias` are those of x by all tokens so far. A call that raises leaves the cache as it
         was. SpecError if something does not fit; nothing is broadcast but what is said here.
         """
@@ -117,12 +122,20 @@ class Attention(HeadAttention):
         case = Case(length, length, device, dtype, self.positions.adds_bias, self.dropout > 0, channels=self.channels)
         return choose(self.operator, case, self.path).path.name
 
-    def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """Return the batch means that running means would take in if `x` [B, T, width] were the whole batch."""
+    def averages(
+        self, x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "*#heads #tokens #tokens"] | None = None
+    ) -> list[Tensor]:
+        """Return the batch means that running means would take in if `x` were the whole batch."""
         return self.numbers.averages(self._project(x)[0], x, present_tokens(mask))
 
-    def _project(self, x: Tensor, cache: Cache | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Project to q and k [B, H, T, D + G] and v [B, H, T, D], without positions; keys and values not repeated."""
+    def _project(
+        self, x: Float[Tensor, "batch tokens width"], cache: Cache | None = None
+    ) -> tuple[
+        Float[Tensor, "batch heads tokens channels"],
+        Float[Tensor, "batch key_heads tokens channels"],
+        Float[Tensor, "batch key_heads tokens values"],
+    ]:
+        """Project to q, k and v, without positions; keys and values not repeated."""
         queries, keys = self.heads * self.channels, self.key_heads * self.channels
         q, k, v = (split_heads(each, self.channels) for each in self.qkv(x).split((queries, keys, keys), -1))
         if self.shift is not None:
@@ -170,16 +183,16 @@ class AttentionOp(HeadAttention):
 
     def forward(  # noqa: PLR0913, PLR0917  (the tensors of one call)
         self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        x: Tensor,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
+        q: Float[Tensor, "batch heads tokens channels"],
+        k: Float[Tensor, "batch key_heads tokens channels"],
+        v: Float[Tensor, "batch key_heads tokens channels"],
+        x: Float[Tensor, "batch tokens width"],
+        mask: Bool[Tensor, "*#heads_of_maps #tokens #keys"] | None = None,
+        bias: Float[Tensor, "*#heads_of_maps tokens keys"] | None = None,
         cache: Cache | None = None,
         rotate: Callable[[Tensor], Tensor] | None = None,
-    ) -> Tensor:
-        """Map q [B, heads, T, head_width], k and v [B, kv_heads, T, head_width] and x [B, T, width] to y like q.
+    ) -> Float[Tensor, "batch heads tokens channels"]:
+        """Map q, k, v and the layer's input x to the heads' outputs y.
 
         `mask`, `bias` and `cache` are as in `Attention`; q, k and v are those of the tokens of x. `rotate` turns heads
         [B, heads or kv_heads, T, head_width] by their positions, in place of `positions`.
@@ -235,18 +248,22 @@ def _draw(module: HeadAttention) -> None:
                 each.bias.zero_()
 
 
-def _join(x: Tensor, heads: int) -> Tensor:
-    """Join every so many heads of [B, H, T, D] to a wider one."""
+def _join(x: Float[Tensor, "batch heads tokens channels"], heads: int) -> Float[Tensor, "batch joined tokens wider"]:
+    """Join every so many heads to a wider one."""
     return x if heads == 1 else x.reshape(x.shape[0], -1, heads, *x.shape[2:]).transpose(2, 3).flatten(3)
 
 
-def _part(x: Tensor, heads: int) -> Tensor:
+def _part(x: Float[Tensor, "batch joined tokens wider"], heads: int) -> Float[Tensor, "batch heads tokens channels"]:
     """Undo `_join`."""
     return x if heads == 1 else x.reshape(*x.shape[:3], heads, -1).transpose(2, 3).flatten(1, 2)
 
 
-def _shift(x: Tensor, share: Tensor | None, last: Tensor | None) -> Tensor:
-    """Mix [B, H, T, D] with the token before, by the sigmoid of `share` [B, H, T]; `last` comes before the first."""
+def _shift(
+    x: Float[Tensor, "batch heads tokens channels"],
+    share: Float[Tensor, "batch heads tokens"] | None,
+    last: Float[Tensor, "batch heads 1 channels"] | None,
+) -> Float[Tensor, "batch heads tokens channels"]:
+    """Mix with the token before, by the sigmoid of `share`; `last` comes before the first."""
     if share is None:
         return x
     before = F.pad(x[..., :-1, :], (0, 0, 1, 0)) if last is None else torch.cat((last, x[..., :-1, :]), -2)

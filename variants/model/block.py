@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ablate.variants.axes import Hidden
 from ablate.variants.model.attention import Attention, HostOptions
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.cache import Cache
@@ -74,7 +76,7 @@ class FeedForward(nn.Module):
         self.gate = nn.Linear(backbone.width, inner, bias=bias) if kind.endswith("glu") else None
         self.down = nn.Linear(inner, backbone.width, bias=bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Hidden) -> Hidden:
         up = self.up(x)
         inner = self._activation(up) if self.gate is None else self._activation(self.gate(x)) * up
         return self.down(inner)  # type: ignore[no-any-return]
@@ -98,9 +100,13 @@ class Block(nn.Module):
             self.feedforward_norm, self.feedforward = normalisation(backbone), FeedForward(backbone)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """Map [B, T, width] to [B, T, width]; `mask`, `bias` and `cache` are as in `Attention`."""
+        self,
+        x: Hidden,
+        mask: Bool[Tensor, "*#heads #tokens #keys"] | None = None,
+        bias: Float[Tensor, "*#heads tokens keys"] | None = None,
+        cache: Cache | None = None,
+    ) -> Hidden:
+        """Compute the layer; `mask`, `bias` and `cache` are as in `Attention`."""
         if self.post:
             x = self.attention_norm(x + self._drop(self.attention(x, mask, bias, cache)))
             if self.feedforward is None or self.feedforward_norm is None:
@@ -116,10 +122,10 @@ class Block(nn.Module):
     def last_norm(self) -> nn.Module:
         return self.attention_norm if self.feedforward_norm is None else self.feedforward_norm
 
-    def averages(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+    def averages(self, x: Hidden, mask: Bool[Tensor, "*#heads #tokens #tokens"] | None = None) -> list[Tensor]:
         return self.attention.averages(x if self.post else self.attention_norm(x), mask)
 
-    def _drop(self, x: Tensor) -> Tensor:
+    def _drop(self, x: Hidden) -> Hidden:
         return F.dropout(x, self.dropout, self.training)
 
 

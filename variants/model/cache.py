@@ -5,9 +5,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Protocol, final, runtime_checkable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import HeadValues, Keys
 
 
 class NoCache(SpecError):
@@ -25,10 +27,17 @@ class Cache(Protocol):
     def count_keys(self, new: int) -> int:
         """Return the number of keys that the queries of `new` tokens will have."""
 
-    def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+    def extend(
+        self,
+        k: Float[Tensor, "batch heads tokens channels"],
+        v: Float[Tensor, "batch heads tokens values"],
+        by_key: Mapping[str, Tensor],
+    ) -> tuple[Keys, HeadValues, Mapping[str, Tensor]]:
         """Keep prepared keys, values and numbers by key [..., T, C] of new tokens; return those of all tokens."""
 
-    def swap(self, name: str, last: Tensor) -> Tensor | None:
+    def swap(
+        self, name: str, last: Float[Tensor, "batch heads 1 channels"]
+    ) -> Float[Tensor, "batch heads 1 channels"] | None:
         """Keep the last token [..., 1, C] of `name` and return the one kept before; None if there is none."""
 
     def attempt(self) -> AbstractContextManager[object]:
@@ -54,7 +63,12 @@ class KeyCache(Cache):
     def count_keys(self, new: int) -> int:
         return self.length + new
 
-    def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+    def extend(
+        self,
+        k: Float[Tensor, "batch heads tokens channels"],
+        v: Float[Tensor, "batch heads tokens values"],
+        by_key: Mapping[str, Tensor],
+    ) -> tuple[Keys, HeadValues, Mapping[str, Tensor]]:
         for name, new in (("k", k), ("v", v), *by_key.items()):
             old = self._tensors.get(name)
             if old is not None and (old.shape[:-2], old.shape[-1]) != (new.shape[:-2], new.shape[-1]):
@@ -65,7 +79,9 @@ class KeyCache(Cache):
             self._tensors[name] = new if old is None else torch.cat((old, new), -2)
         return self._tensors["k"], self._tensors["v"], {name: self._tensors[name] for name in by_key}
 
-    def swap(self, name: str, last: Tensor) -> Tensor | None:
+    def swap(
+        self, name: str, last: Float[Tensor, "batch heads 1 channels"]
+    ) -> Float[Tensor, "batch heads 1 channels"] | None:
         before = self._tensors.get(f"last {name}")
         self._tensors[f"last {name}"] = last
         return before
@@ -79,7 +95,7 @@ class KeyCache(Cache):
             self._tensors = before
             raise
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keep these sequences of the batch alone."""
         self._tensors = {name: each[rows] for name, each in self._tensors.items()}
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import Choice, OneOf
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Block
@@ -81,8 +82,8 @@ class ForeignModel(nn.Module):
         with use_seed(seed, "foreign"):
             self.module = build_module(backbone, backbone.build, operators=operators, inputs=inputs)
 
-    def forward(self, x: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None) -> Tensor:
-        """Map float [B, T, width] or token ids [B, T] to predictions at every position; SpecError for another shape."""
+    def forward(self, x: Inputs, visible: Visibility | None = None, cache: ModelCache | None = None) -> Outputs:
+        """Map vectors or token ids to predictions at every position; SpecError for another shape."""
         del cache  # `start_cache` makes none
         if visible is not None:
             refuse_mask(f"model {self.backbone.label!r}")

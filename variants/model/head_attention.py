@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ablate.grid.errors import SpecError
 from ablate.variants.attend import PRECISIONS, AttentionOutput, Heads, Rotation, definition, prepare, split_gate
+from ablate.variants.axes import HeadOutput, Hidden, Keys
 from ablate.variants.model.cache import Cache
 from ablate.variants.model.checks import LayerHeads, check_bias, check_mask
 from ablate.variants.model.parameters import NumberParameters
@@ -29,10 +31,10 @@ class AttentionTrace(NamedTuple):
 
 
 class HeadScales(NamedTuple):
-    """Factors of the heads of a layer, [H, 1, 1] each."""
+    """Factors of the heads of a layer."""
 
-    query: Tensor
-    output: Tensor
+    query: Float[Tensor, "heads 1 1"]
+    output: Float[Tensor, "heads 1 1"]
 
 
 class HeadAttention(nn.Module):
@@ -84,8 +86,10 @@ class HeadAttention(nn.Module):
         """The operator that computes: its own, or what a knock-out leaves of it."""
         return self.operator if self.replacement is None else self.replacement
 
-    def _attend(self, heads: Heads, x: Tensor, cache: Cache | None = None, positions: Rotation | None = None) -> Tensor:
-        """Return the heads' outputs [B, H, T, D] from heads without positions, in the operator's own heads."""
+    def _attend(
+        self, heads: Heads, x: Hidden, cache: Cache | None = None, positions: Rotation | None = None
+    ) -> Float[Tensor, "batch heads tokens values"]:
+        """Return the heads' outputs from heads without positions, in the operator's own heads."""
         first = 0 if cache is None else self._tokens_before(cache, x.shape[1])
         present = None if first else present_tokens(heads.mask)
         numbers: NumberValues = self.numbers.values(heads.q, x, present)
@@ -113,7 +117,7 @@ class HeadAttention(nn.Module):
         output = self._output(Heads(q, k, v, heads.mask, bias, dropout), numbers)
         return output if self.scales is None else (output * self.scales.output).to(output.dtype)
 
-    def _output(self, heads: Heads, numbers: NumberValues) -> Tensor:
+    def _output(self, heads: Heads, numbers: NumberValues) -> HeadOutput:
         operator = self.computed
         if self.watched is not None:
             attended = definition(operator, heads, numbers)
@@ -136,7 +140,12 @@ class HeadAttention(nn.Module):
             raise SpecError(f"path {self.path!r} does not compute on {device}; use path='auto'")
         return path or PATHS[-1]
 
-    def _add_gate(self, q: Tensor, k: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _add_gate(
+        self,
+        q: Float[Tensor, "batch heads tokens channels"],
+        k: Float[Tensor, "batch key_heads tokens channels"],
+        x: Hidden,
+    ) -> tuple[Float[Tensor, "batch heads tokens with_gate"], Float[Tensor, "batch key_heads tokens with_gate"]]:
         """Append the gate's channels, which are projected from the layer's input, to queries and keys."""
         if self.gate is None:
             return q, k
@@ -144,19 +153,21 @@ class HeadAttention(nn.Module):
         q_gate, k_gate = (split_heads(each, self.gate_channels) for each in self.gate(x).split(sizes, -1))
         return torch.cat((q, q_gate), -1), torch.cat((k, k_gate), -1)
 
-    def _repeat(self, x: Tensor) -> Tensor:
+    def _repeat(self, x: Float[Tensor, "batch key_heads keys channels"]) -> Keys:
         """Repeat keys or values of grouped queries for the heads that share them."""
         return x if x.shape[1] == self.heads else x.repeat_interleave(self.heads // x.shape[1], 1)
 
-    def _own_bias(self, bias: Tensor | None, x: Tensor, cache: Cache | None) -> Tensor | None:
+    def _own_bias(
+        self, bias: Float[Tensor, "*#heads tokens keys"] | None, x: Hidden, cache: Cache | None
+    ) -> Float[Tensor, "*#heads tokens keys"] | None:
         """Return the bias of the positions if none is passed; a model passes its own to all layers."""
         if bias is not None or not self.positions.adds_bias:
             return bias
         queries, before = x.shape[1], 0 if cache is None else cache.length
         return self.positions.bias(distances(queries, before + queries, x.device), self.heads, None, causal=True)
 
-    def _check_call(self, x: Tensor, mask: object, bias: object, cache: object) -> None:
-        """Raise SpecError if a mask, bias or cache does not fit the input x [B, T, W]."""
+    def _check_call(self, x: Hidden, mask: object, bias: object, cache: object) -> None:
+        """Raise SpecError if a mask, bias or cache does not fit the input x."""
         if cache is not None and not isinstance(cache, Cache):
             raise SpecError(f"cache is a KeyCache, one for each layer; got {type(cache).__name__}")
         batch, new, _ = x.shape
@@ -182,14 +193,16 @@ class HeadAttention(nn.Module):
         return cache.length
 
 
-def present_tokens(mask: Tensor | None) -> Tensor | None:
-    """Return [..., T, 1], True for tokens that see themselves; others are padding. None if nothing is hidden."""
+def present_tokens(mask: Bool[Tensor, "*maps queries keys"] | None) -> Bool[Tensor, "*maps tokens 1"] | None:
+    """Return True for tokens that see themselves; others are padding. None if nothing is hidden."""
     if mask is None:
         return None
     length = max(mask.shape[-2:])  # a mask that broadcasts along queries or keys has no diagonal of its own
     return mask.expand(*mask.shape[:-2], length, length).diagonal(dim1=-2, dim2=-1)[..., None]
 
 
-def split_heads(x: Tensor, channels: int) -> Tensor:
-    """Reshape [B, T, H D] to [B, H, T, D]."""
+def split_heads(
+    x: Float[Tensor, "batch tokens heads_times_channels"], channels: int
+) -> Float[Tensor, "batch heads tokens channels"]:
+    """Give each head its `channels`."""
     return x.view(*x.shape[:2], x.shape[-1] // channels, channels).transpose(1, 2)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 from transformers.models.gpt_neox import modeling_gpt_neox
@@ -19,6 +20,7 @@ from transformers.models.llama.modeling_llama import LlamaAttention
 from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import HeadValues, Hidden, Keys
 from ablate.variants.model.attention import AttentionOp
 from ablate.variants.model.cache import Cache
 
@@ -45,7 +47,12 @@ class HostCache(Cache):
         """Put nothing back: a model extends its cache layer by layer."""
         return nullcontext()
 
-    def extend(self, k: Tensor, v: Tensor, by_key: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
+    def extend(
+        self,
+        k: Float[Tensor, "batch heads tokens channels"],
+        v: Float[Tensor, "batch heads tokens values"],
+        by_key: Mapping[str, Tensor],
+    ) -> tuple[Keys, HeadValues, Mapping[str, Tensor]]:
         batch, kv_heads, new, channels = k.shape
         group = self._heads // kv_heads
         packed = [
@@ -59,7 +66,9 @@ class HostCache(Cache):
         }
         return keys[..., :channels].to(k.dtype), values, all_by_key
 
-    def swap(self, name: str, last: Tensor) -> Tensor | None:
+    def swap(
+        self, name: str, last: Float[Tensor, "batch heads 1 channels"]
+    ) -> Float[Tensor, "batch heads 1 channels"] | None:
         raise NotImplementedError("a host's layers shift no tokens")
 
 
@@ -81,10 +90,10 @@ def _visible(mask: Any) -> Tensor | None:
 def _attend(
     layer: Any,
     heads: tuple[Tensor, Tensor, Tensor],
-    x: Tensor,
+    x: Hidden,
     call: Mapping[str, Any],
     rotate: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
+) -> Float[Tensor, "batch tokens heads_times_channels"]:
     """Return the heads' outputs side by side [B, T, H D]; `call` has the mask and the cache under their names."""
     op: AttentionOp = layer.operator
     cache = next(
@@ -101,7 +110,7 @@ def _attend(
 class GPT2(GPT2Attention):
     """GPT-2's attention, without rotation."""
 
-    def forward(self, hidden_states: Tensor, cache: Any = None, attention_mask: Any = None, **call: Any) -> Any:
+    def forward(self, hidden_states: Hidden, cache: Any = None, attention_mask: Any = None, **call: Any) -> Any:
         qkv = self.c_attn(hidden_states).split(self.split_size, dim=2)
         heads = tuple(each.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for each in qkv)
         output = _attend(self, heads, hidden_states, {**call, "cache": cache, "attention_mask": attention_mask})
@@ -109,7 +118,7 @@ class GPT2(GPT2Attention):
 
 
 def _forward_with_rotation(
-    self: Any, hidden_states: Tensor, position_embeddings: Any = None, attention_mask: Any = None, **call: Any
+    self: Any, hidden_states: Hidden, position_embeddings: Any = None, attention_mask: Any = None, **call: Any
 ) -> Any:
     projected = (each(hidden_states) for each in (self.q_proj, self.k_proj, self.v_proj))
     heads = tuple(each.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for each in projected)
@@ -135,7 +144,7 @@ class GPTNeoX(GPTNeoXAttention):
 
     def forward(
         self,
-        hidden_states: Tensor,
+        hidden_states: Hidden,
         attention_mask: Any = None,
         layer_past: Any = None,
         position_embeddings: Any = None,
@@ -147,7 +156,9 @@ class GPTNeoX(GPTNeoXAttention):
         return self.dense(_attend(self, qkv.chunk(3, dim=-1), hidden_states, call, rotate)), None
 
 
-def _rotate(module: Any, waves: tuple[Tensor, Tensor], x: Tensor) -> Tensor:
+def _rotate(
+    module: Any, waves: tuple[Tensor, Tensor], x: Float[Tensor, "batch heads tokens channels"]
+) -> Float[Tensor, "batch heads tokens channels"]:
     return module.apply_rotary_pos_emb(x, x, *waves)[0]  # type: ignore[no-any-return]
 
 

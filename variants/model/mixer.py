@@ -5,10 +5,12 @@ from inspect import signature
 from typing import Annotated, Any, NoReturn
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ablate.grid.errors import AblateError, SpecError
 from ablate.grid.spec import Choice, OneOf
+from ablate.variants.axes import Hidden
 from ablate.variants.model.cache import Cache
 from ablate.variants.model.parameters import NumberParameters
 from ablate.variants.operator import Operator, head_shape
@@ -55,9 +57,13 @@ class MixerLayer(nn.Module):
         """Empty."""
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        """Map [B, T, width] to [B, T, width]; SpecError for another shape. A model passes a mask that hides nothing."""
+        self,
+        x: Hidden,
+        mask: Bool[Tensor, "*#heads #tokens #keys"] | None = None,
+        bias: Float[Tensor, "*#heads tokens keys"] | None = None,
+        cache: Cache | None = None,
+    ) -> Hidden:
+        """Compute the layer; SpecError for another shape. A model passes a mask that hides nothing."""
         del mask, bias, cache
         y = self.module(x)
         if not isinstance(y, Tensor) or y.shape != x.shape:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ablate.variants.attend import without_autocast
+from ablate.variants.axes import Hidden
 from ablate.variants.model.seeding import generator
 from ablate.variants.number import HeadShape, Matrix, Number, RunningMean, Vector, noise
 from ablate.variants.operator import Operator
@@ -54,14 +56,14 @@ class NumberParameters(nn.Module):
                 outputs = own_shape.heads * number.entries(shape)[1]
                 self.projection[_attribute(name)] = nn.Parameter(torch.zeros(outputs, shape.width))
 
-    def raw_table(self, name: str) -> Tensor:
-        """Return what is trained of a number as [1, H or 1, rows, columns], before its link."""
+    def raw_table(self, name: str) -> Float[Tensor, "1 heads rows columns"]:
+        """Return what is trained of a number, before its link."""
         place = _attribute(name)
         raw: Tensor = self.table[place] if self.numbers[name].bias else self.get_buffer(place)
         return raw.view(self._shapes[f"table.{place}"])
 
-    def raw_projection(self, name: str) -> Tensor:
-        """Return what predicts a number, [H, D + G] from queries or [H times columns, W] from tokens."""
+    def raw_projection(self, name: str) -> Float[Tensor, "outputs inputs"]:
+        """Return what predicts a number, [heads, channels] from queries or [heads times columns, width] from tokens."""
         place = _attribute(name)
         projection: Tensor = self.projection[place]
         return projection.view(self._shapes.get(f"projection.{place}", projection.shape))
@@ -79,11 +81,16 @@ class NumberParameters(nn.Module):
                 projection = self.raw_projection(name)
                 projection.add_(noise(projection, number.projection_std, _generator(seed, path, name, "u")))
 
-    def values(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> dict[str, Tensor]:
+    def values(
+        self,
+        query: Float[Tensor, "batch heads tokens channels"],
+        x: Hidden,
+        present: Bool[Tensor, "*#heads tokens 1"] | None = None,
+    ) -> dict[str, Float[Tensor, "#batch heads_of_number rows columns"]]:
         """Return the value of every number, ready to broadcast.
 
-        `query` [B, H, T, D + G] is unrotated and unscaled; `x` [B, T, W] is the layer's normalised input. Running means
-        move in training, by the tokens that are `present` [B or 1, H or 1, T, 1], None for all.
+        `query` is unrotated and unscaled; `x` is the layer's normalised input. Running means move in training, by the
+        tokens that are `present`, None for all.
         """
         values = {name: self._value(name, number, query, x) for name, number in self.numbers.items()}
         if self.training and self.moving and not _in_backward():
@@ -103,20 +110,27 @@ class NumberParameters(nn.Module):
         return bool(self._means)
 
     @torch.no_grad()
-    def averages(self, query: Tensor, x: Tensor, present: Tensor | None = None) -> list[Tensor]:
+    def averages(
+        self,
+        query: Float[Tensor, "batch heads tokens channels"],
+        x: Hidden,
+        present: Bool[Tensor, "*#heads tokens 1"] | None = None,
+    ) -> list[Float[Tensor, "1 heads 1 1"]]:
         """Compute the batch mean that each running mean takes in; arguments as for `values`."""
         averaged = [(name, _mean_of(name, number)) for name, number in self._means.items()]
         return [self._average(name, self._value(of, self.numbers[of], query, x), present) for name, of in averaged]
 
     @torch.no_grad()
-    def move(self, averages: Sequence[Tensor]) -> None:
+    def move(self, averages: Sequence[Float[Tensor, "1 heads 1 1"]]) -> None:
         """Move every running mean by the mean of one batch, in the order of `averages`."""
         for (name, number), average in zip(self._means.items(), averages, strict=True):
             mean = self.get_buffer(_attribute(name))
             moved = _moved_mean if torch.compiler.is_compiling() else _move
             mean.copy_(moved(mean, average, number.momentum))
 
-    def _value(self, name: str, number: Number, query: Tensor, x: Tensor) -> Tensor:
+    def _value(
+        self, name: str, number: Number, query: Float[Tensor, "batch heads tokens channels"], x: Hidden
+    ) -> Float[Tensor, "#batch heads_of_number rows columns"]:
         attribute = _attribute(name)
         if not number.trained:
             return self.get_buffer(attribute)
@@ -130,7 +144,12 @@ class NumberParameters(nn.Module):
                 raw = raw + predicted.view(*x.shape[:2], -1, raw.shape[-1]).transpose(1, 2).contiguous()
         return number.value(raw, self.layer)
 
-    def _average(self, name: str, averaged: Tensor, present: Tensor | None) -> Tensor:
+    def _average(
+        self,
+        name: str,
+        averaged: Float[Tensor, "#batch #heads #tokens 1"],
+        present: Bool[Tensor, "*#heads tokens 1"] | None,
+    ) -> Float[Tensor, "1 heads 1 1"]:
         """Average over sequences and tokens without padding."""
         mean = self.get_buffer(_attribute(name))
         averaged = averaged.detach().to(mean.dtype)

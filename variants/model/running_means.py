@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor
 
+from ablate.variants.axes import Inputs, Visibility
 from ablate.variants.model.block import Block
 from ablate.variants.model.foreign import Model
 from ablate.variants.model.head_attention import present_tokens
@@ -23,12 +25,12 @@ Pooled = Callable[[Tensor], Tensor]
 class BatchShare(NamedTuple):
     """A part of a batch, on the model's device."""
 
-    inputs: Tensor
+    inputs: Inputs
     weight: float
     """Its share of the batch's sequences, which counts if no token is padding."""
     noise: Callable[[], None]
     """Seeds what the model draws in this part."""
-    visible: Tensor | None = None
+    visible: Visibility | None = None
     """As the model takes it."""
 
 
@@ -90,5 +92,5 @@ class _Passing:
         self._draws = _draws(device)
 
 
-def _draws(device: torch.device) -> Tensor:
+def _draws(device: torch.device) -> UInt8[Tensor, " bytes"]:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()

@@ -7,10 +7,12 @@ from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import Hidden, Ids, Inputs, Mask, Outputs, Visibility
 from ablate.variants.model.attention import Attention
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import Block, LayerPosition, normalisation
@@ -45,11 +47,11 @@ class LayerTrace(NamedTuple):
     """Counted from 0 at the bottom."""
     operator: Operator
     worked: AttentionTrace
-    entering: Tensor
-    """The residual stream [B, sink tokens + T, width] before the layer."""
-    leaving: Tensor
+    entering: Hidden
+    """The residual stream before the layer, sink tokens first."""
+    leaving: Hidden
     """The same after it."""
-    unnormed: Tensor | None = None
+    unnormed: Hidden | None = None
     """Input of the layer's last norm, whose output is `leaving`; only in a post-norm model."""
 
 
@@ -61,7 +63,7 @@ class Predictor(nn.Module):
         self.dense = nn.Linear(backbone.width, backbone.width)
         self.norm = normalisation(backbone)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Hidden) -> Hidden:
         return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
@@ -109,12 +111,11 @@ class Transformer(nn.Module):
         if isinstance(inputs, Tokens) and backbone.tied:
             self.read_out.weight = self.read_in.weight
 
-    def forward(self, x: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None) -> Tensor:
-        """Map float [B, T, width] or token ids [B, T] to predictions at every position.
+    def forward(self, x: Inputs, visible: Visibility | None = None, cache: ModelCache | None = None) -> Outputs:
+        """Map vectors or token ids to predictions at every position.
 
-        `visible` is boolean and broadcasts to [B, T, T]: True = query i may see key j if the model allows it. With a
-        `cache`, x are the next tokens of its sequences, which have no padding. SpecError if the sequence, sink tokens
-        included, is longer than the learned positions.
+        In `visible`, True = query i may see key j if the model allows it. With a `cache`, x are the next tokens of its
+        sequences, which have no padding. SpecError if a sequence with its sink tokens exceeds the learned positions.
         """
         before = 0 if cache is None else cache.layers[0].length
         hidden = self.embed(x, before) if before else self.embed(x)
@@ -141,8 +142,8 @@ class Transformer(nn.Module):
         return ModelCache(len(self.layers), self.backbone.sink_tokens)
 
     @torch.no_grad()
-    def generate(self, tokens: Tensor, count: int, *, cache: bool = True) -> Tensor:
-        """Append to token ids [B, T] `count` more, each the likeliest after those before it.
+    def generate(self, tokens: Ids, count: int, *, cache: bool = True) -> Int[Tensor, "batch all_tokens"]:
+        """Append `count` more token ids, each the likeliest after those before it.
 
         With `cache` each token is computed once; SpecError if an operator needs later tokens. Without, the sequence is
         computed anew at every token.
@@ -158,7 +159,7 @@ class Transformer(nn.Module):
             self.train(training)
         return tokens
 
-    def trace_layers(self, x: Tensor, visible: Tensor | None = None) -> Iterator[LayerTrace]:
+    def trace_layers(self, x: Inputs, visible: Visibility | None = None) -> Iterator[LayerTrace]:
         """Yield a trace of every layer with attention on `x`, bottom first; it is computed by the definition."""
         hidden = self.embed(x)
         layers = self.bind_layers(hidden.shape[1], hidden.device, visible)
@@ -241,9 +242,9 @@ class Transformer(nn.Module):
             attention.positions = backbone.positions
 
     def bind_layers(
-        self, length: int, device: torch.device, visible: Tensor | None = None, cache: ModelCache | None = None
+        self, length: int, device: torch.device, visible: Visibility | None = None, cache: ModelCache | None = None
     ) -> list[Callable[[Tensor], Tensor]]:
-        """Return every layer, bottom first, as a function of [B, length, width] alone; arguments as in `forward`."""
+        """Return every layer, bottom first, as a function of its input alone; arguments as in `forward`."""
         if visible is not None and (mixers := self.mixers()):
             refuse_mask(f"mixer {mixers[0].operator.label!r}")
         mask = self.mask(length, device, visible)
@@ -254,8 +255,8 @@ class Transformer(nn.Module):
             for block, each in zip(self.blocks(), layers, strict=True)
         ]
 
-    def mask(self, length: int, device: torch.device, visible: Tensor | None) -> Tensor | None:
-        """Return the boolean mask [length, length] or [B or 1, 1, length, length], or None for the causal one."""
+    def mask(self, length: int, device: torch.device, visible: Visibility | None) -> Mask | None:
+        """Return the mask, of two or four dimensions, or None for the causal one."""
         if visible is None:
             return None if self.backbone.causal else torch.ones(length, length, dtype=torch.bool, device=device)
         before = self.backbone.sink_tokens
@@ -264,8 +265,8 @@ class Transformer(nn.Module):
         seen = seen & causal(length, length, device) if self.backbone.causal else seen
         return seen if seen.dim() == 2 else seen.unsqueeze(-3)
 
-    def embed(self, x: Tensor, before: int = 0) -> Tensor:
-        """Compute the input of the first layer, [B, sink tokens + T, width]; without sink tokens after `before`."""
+    def embed(self, x: Inputs, before: int = 0) -> Float[Tensor, "batch length width"]:
+        """Compute the input of the first layer, sink tokens first; without them after `before`."""
         hidden = self.read_in(x)
         if self.sink is not None and not before:
             hidden = torch.cat((self.sink.weight.expand(len(hidden), -1, -1), hidden), 1)
@@ -374,8 +375,8 @@ class Transformer(nn.Module):
 
 
 def _at_work(
-    block: Block, layer: Callable[[Tensor], Tensor], entering: Tensor
-) -> tuple[AttentionTrace, Tensor, Tensor | None]:
+    block: Block, layer: Callable[[Tensor], Tensor], entering: Hidden
+) -> tuple[AttentionTrace, Hidden, Hidden | None]:
     """Run `layer` and return its attention trace, its output, and the input of its last norm in a post-norm model."""
     before_norm: list[Tensor] = []
     hook = block.last_norm.register_forward_pre_hook(lambda _, inputs: before_norm.append(inputs[0]))

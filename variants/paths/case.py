@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.variants.attend import Heads, Keywords
@@ -47,7 +48,9 @@ def refuse_kinds(path: str, kinds: Mapping[str, tuple[str, ...]], operator: Oper
     return None
 
 
-def row_factor(operator: Operator, c: Tensor | None, value: Keywords) -> Tensor | None:
+def row_factor(
+    operator: Operator, c: Float[Tensor, "*#maps queries 1"] | None, value: Keywords
+) -> Float[Tensor, "*#maps #queries 1"] | None:
     """Return the factor of a query's logits, c_i / tau; None for 1."""
     if operator.transform.label != "temperature":
         return c

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from ablate.grid.errors import SpecError
 from ablate.variants.attend import Heads, definition
+from ablate.variants.axes import HeadOutput
 from ablate.variants.operator import NumberValues, Operator
 from ablate.variants.paths import cpu, linear, sdpa, triton
 from ablate.variants.paths.case import Case
@@ -35,7 +35,7 @@ class Path(NamedTuple):
     """Return why it cannot compute a call, whatever the operator."""
     slower: Callable[[Operator, Case], str | None]
     """Return why a later path is as fast or faster on a call that it can compute."""
-    run: Callable[[Operator, Heads, NumberValues], Tensor]
+    run: Callable[[Operator, Heads, NumberValues], HeadOutput]
     needs_definition: Callable[[Operator, Heads], bool] = never
     """Return True if it computes the call by the definition, since only values of the mask tell that it cannot."""
     version: int = 1
@@ -50,7 +50,7 @@ def _nothing(*_: object) -> None:
     return None
 
 
-def _define(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
+def _define(operator: Operator, heads: Heads, numbers: NumberValues) -> HeadOutput:
     return definition(operator, heads, numbers).output
 
 

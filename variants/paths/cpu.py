@@ -4,6 +4,7 @@ All is float32 or more, and only the output is rounded to the precision of the v
 """
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ablate.variants.attend import Heads, Keywords, definition, without_autocast
@@ -37,8 +38,8 @@ def slower(_operator: Operator, case: Case) -> str | None:
     return f"below {ROWS} tokens the definition is as fast" if case.keys < ROWS else None
 
 
-def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]."""
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Float[Tensor, "batch heads tokens values"]:
+    """Compute the output."""
     if heads.q.is_meta or needs_definition(operator, heads):  # it follows fewer operations for shapes alone
         return definition(operator, heads, numbers).output
     dtype, value = heads.v.dtype, by_stage(numbers)
@@ -56,7 +57,7 @@ def needs_definition(operator: Operator, heads: Heads) -> bool:
     return seen is None or seen.ahead
 
 
-def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
+def _compute(operator: Operator, heads: Heads, value: Keywords) -> Float[Tensor, "batch heads tokens values"]:
     seen = find_seen(heads) if operator.visible.label == "everything" else None
     shape = heads.q.shape[:3]
     if seen is None:
@@ -76,14 +77,16 @@ def _compute(operator: Operator, heads: Heads, value: Keywords) -> Tensor:
     return unfold(operator, output.view(*shape, -1), ground.view(*shape, 1), count, value)
 
 
-def _sum_logs(gate: Tensor, visible: Tensor | None, heads: Heads) -> Tensor:
-    """Sum the logarithms of forget gates up to each token, [N, T, 1]; tokens that no query sees count nothing."""
+def _sum_logs(
+    gate: Float[Tensor, "#batch #heads #tokens 1"], visible: Bool[Tensor, "*#maps tokens 1"] | None, heads: Heads
+) -> Float[Tensor, "maps tokens 1"]:
+    """Sum the logarithms of forget gates up to each token; tokens that no query sees count nothing."""
     log = gate.double().clamp(min=torch.finfo(gate.dtype).tiny).log().expand(*heads.q.shape[:3], 1)
     return _flat((log if visible is None else log.masked_fill(~visible, 0)).cumsum(-2))
 
 
 def _flatten(folded: ScoreRows) -> MapInputs:
-    """Write heads as [N, T, D], queries scaled, and numbers as rows [N, T, 1]."""
+    """Write heads one after another, queries scaled, and numbers as rows."""
     q, q_gate, k_gate = folded.q, folded.q_gate, folded.k_gate
     return MapInputs(
         q=_flat(q * folded.scale),
@@ -99,18 +102,20 @@ def _flatten(folded: ScoreRows) -> MapInputs:
     )
 
 
-def _flat(x: Tensor) -> Tensor:
-    """Return [B, H, T, D] as [B H, T, D]."""
+def _flat(x: Float[Tensor, "batch heads tokens channels"]) -> Float[Tensor, "maps tokens channels"]:
+    """Write the heads of all sequences one after another."""
     return x.reshape(-1, *x.shape[-2:])
 
 
-def _row(x: Tensor | float | None, q: Tensor) -> Tensor | None:
-    """Return a number as rows [B H, T, 1] in the precision of `q`."""
+def _row(
+    x: Tensor | float | None, q: Float[Tensor, "batch heads tokens channels"]
+) -> Float[Tensor, "maps tokens 1"] | None:
+    """Return a number as rows in the precision of `q`."""
     return None if x is None else _flat(torch.as_tensor(x).to(q).expand(*q.shape[:-1], 1))
 
 
-def _maps(shown: Tensor, heads: Heads) -> Tensor:
-    """Return visibility that broadcasts to [B, H, T, T] as 1 or 0, [B H or 1, 1 or T, T]: one map is not repeated."""
+def _maps(shown: Bool[Tensor, "*#maps #tokens tokens"], heads: Heads) -> Float[Tensor, " maps #tokens tokens"]:
+    """Return visibility as 1 or 0: one map is not repeated."""
     shown = shown[(None,) * (4 - shown.dim())]
     front = (1, 1) if shown.shape[:2].numel() == 1 else heads.q.shape[:2]
     return _flat(shown.expand(*front, *shown.shape[-2:]).to(heads.q))

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import HeadOutput, HeadValues, Keys, Mask, Queries
 from ablate.variants.derivatives import first_only, refuse_transforms
 from ablate.variants.stages.normalisers import Sink
 
@@ -23,10 +25,10 @@ WIDEST: Final = 128
 class Column(NamedTuple):
     """One more column, with the kernel beside which it is computed."""
 
-    logit: Tensor
-    """[B, H, T], float32 or float64."""
-    value: Tensor | None
-    """[B, H, 1, D]; None is 0."""
+    logit: Float[Tensor, "batch heads queries"]
+    """In float32 or float64."""
+    value: Float[Tensor, "batch heads 1 values"] | None
+    """None is 0."""
     kernel: str
     """A name in `KERNELS`."""
 
@@ -116,8 +118,8 @@ class _Attention(torch.autograd.Function):
         return None, None, None, *gradients, grad_logit, grad_value
 
 
-def find_kernel(q: Tensor, v: Tensor) -> str | None:
-    """Name the kernel that computes these queries and values [..., T, D] with a column; None if there is none."""
+def find_kernel(q: Queries, v: Float[Tensor, "*more_heads keys values"]) -> str | None:
+    """Name the kernel that computes these queries and values with a column; None if there is none."""
     if q.shape[-1] != v.shape[-1] or q.numel() == 0:
         return None
     if q.device.type == "cpu":
@@ -141,8 +143,10 @@ def _of_gpu(device: torch.device) -> str | None:
 _of_gpu._dynamo_marked_constant = True  # type: ignore[attr-defined]  # `assume_constant_result` would import the compiler
 
 
-def attend_with_column(q: Tensor, k: Tensor, v: Tensor, column: Column, mask: Tensor | None, scale: float) -> Tensor:
-    """Compute softmax attention [B, H, T, D] with one more column; causal, or by a boolean `mask` on the CPU."""
+def attend_with_column(
+    q: Queries, k: Keys, v: HeadValues, column: Column, mask: Mask | None, scale: float
+) -> HeadOutput:
+    """Compute softmax attention with one more column; causal, or by a boolean `mask` on the CPU."""
     refuse_transforms("path 'sdpa'", (q, k, v, *column[:2]))
     if mask is not None:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -float("inf"))

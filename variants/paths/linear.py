@@ -15,10 +15,12 @@ import math
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.variants.attend import Heads, definition, postprocess, without_autocast
+from ablate.variants.axes import Keys, Queries
 from ablate.variants.operator import NumberValues, Operator, by_stage, causal
 from ablate.variants.paths.case import Case, refuse_kinds, row_factor
 from ablate.variants.paths.running_sum import sum_in_blocks
@@ -47,8 +49,8 @@ class Seen(NamedTuple):
 
     ahead: bool
     """True if later keys are visible."""
-    keys: Tensor | None
-    """[..., T, 1], True for keys that are no padding; None for all."""
+    keys: Bool[Tensor, "*maps keys 1"] | None
+    """True for keys that are no padding; None for all."""
 
 
 def cannot(operator: Operator) -> str | None:
@@ -76,8 +78,8 @@ def slower(_operator: Operator, case: Case) -> str | None:
     return f"up to {2 * CHUNK} tokens the definition is as fast" if case.keys <= 2 * CHUNK else None
 
 
-def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]. Masks other than padding, with or without causality, go by the definition."""
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Float[Tensor, "batch heads tokens values"]:
+    """Compute the output. Masks other than padding, with or without causality, go by the definition."""
     seen = find_seen(heads)
     if seen is None:
         return definition(operator, heads, numbers).output
@@ -120,8 +122,10 @@ def find_seen(heads: Heads) -> Seen | None:
     return Seen(ahead=True, keys=own) if torch.equal(mask, last.expand_as(mask)) else None
 
 
-def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return features [B, H, T, F] whose products are the logits without row factors and cosFormer's cosine."""
+def _features(
+    operator: Operator, q: Queries, k: Keys, numbers: dict[str, Tensor]
+) -> tuple[Float[Tensor, "batch heads queries features"], Float[Tensor, "batch heads keys features"]]:
+    """Return features whose products are the logits without row factors and cosFormer's cosine."""
     product, scale = operator.product, 1 / math.sqrt(q.shape[-1])
     if isinstance(product, CosFormer):
         return q.relu(), k.relu()
@@ -130,28 +134,36 @@ def _features(operator: Operator, q: Tensor, k: Tensor, numbers: dict[str, Tenso
     return q * scale, k
 
 
-def count_seen(seen: Seen, q: Tensor) -> Tensor:
-    """Return K_i [..., T, 1]."""
+def count_seen(seen: Seen, q: Float[Tensor, "batch heads tokens channels"]) -> Float[Tensor, "*maps tokens 1"]:
+    """Return K_i."""
     length = q.shape[-2]
     there = q.new_ones(length, 1) if seen.keys is None else seen.keys.to(q.dtype)
     return there.sum(-2, keepdim=True).expand_as(there) if seen.ahead else there.cumsum(-2)
 
 
-def _angles(product: CosFormer, q: Tensor) -> Tensor:
-    """Return i pi / 2 M of each token, [T]."""
+def _angles(product: CosFormer, q: Float[Tensor, "batch heads tokens features"]) -> Float[Tensor, " tokens"]:
+    """Return i pi / 2 M of each token."""
     length = q.shape[-2]
     return torch.arange(length, dtype=torch.float64, device=q.device) * (math.pi / (2 * product.reach(length)))
 
 
-def _waves(x: Tensor, angles: Tensor | None) -> Tensor:
-    """Return (x cos a, x sin a) [..., T, 2 F], whose products are those of x times cos(a_i - a_j); x without angles."""
+def _waves(
+    x: Float[Tensor, "batch heads tokens features"], angles: Float[Tensor, " tokens"] | None
+) -> Float[Tensor, "batch heads tokens waves"]:
+    """Return (x cos a, x sin a), whose products are those of x times cos(a_i - a_j); x without angles."""
     if angles is None:
         return x
     waves = torch.stack((angles.cos(), angles.sin()), -1).to(x)
     return (x.unsqueeze(-2) * waves[..., None]).flatten(-2)
 
 
-def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) -> Tensor:
+def _sums(
+    q: Float[Tensor, "batch heads tokens features"],
+    k: Float[Tensor, "batch heads tokens features"],
+    v: Float[Tensor, "batch heads tokens values"],
+    seen: Seen,
+    angles: Float[Tensor, " tokens"] | None,
+) -> Float[Tensor, "batch heads tokens values"]:
     if seen.ahead:
         return _waves(q, angles) @ (_waves(k, angles).transpose(-2, -1) @ v)
     front, length = v.shape[:-2], v.shape[-2]
@@ -174,7 +186,9 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, seen: Seen, angles: Tensor | None) ->
     return sums.reshape(*front, -1, v.shape[-1])[..., :length, :]
 
 
-def _divide(operator: Operator, sums: Tensor, count: Tensor) -> Tensor:
+def _divide(
+    operator: Operator, sums: Float[Tensor, "batch heads tokens sums"], count: Float[Tensor, "*#maps tokens 1"]
+) -> Float[Tensor, "batch heads tokens values"]:
     """Divide as the normaliser does; the last channel of `sums` is sum_j z_ij if weights share it."""
     if not operator.normaliser.shared:
         return sums / count.clamp(min=1) if operator.normaliser.label == "count" else sums

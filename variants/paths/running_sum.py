@@ -4,6 +4,7 @@
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -11,8 +12,10 @@ _BLOCK = 64
 """Entries that one matrix product sums."""
 
 
-def sum_in_blocks(v: Tensor, *, own: bool = True) -> Tensor:
-    """Compute the running sum of [..., T, D] over T in blocks, whose sums are added up first.
+def sum_in_blocks(
+    v: Float[Tensor, "*maps tokens channels"], *, own: bool = True
+) -> Float[Tensor, "*maps tokens channels"]:
+    """Compute the running sum over tokens in blocks, whose sums are added up first.
 
     Without `own`, an entry gets the sum of those before it. An entry that is not finite makes all of its block NaN.
     """
@@ -26,5 +29,5 @@ def sum_in_blocks(v: Tensor, *, own: bool = True) -> Tensor:
     return inside.flatten(-3, -2)[..., :length, :]
 
 
-def _ones(size: int, v: Tensor) -> Tensor:
+def _ones(size: int, v: Tensor) -> Float[Tensor, "size size"]:
     return torch.ones(size, size, dtype=v.dtype, device=v.device)

@@ -10,10 +10,12 @@ The margin leaves out a constant that it adds to logits and threshold alike, sin
 import math
 from typing import NamedTuple
 
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from ablate.variants.attend import Heads, Keywords, postprocess
+from ablate.variants.axes import HeadOutput, HeadValues, Keys, Queries, Scalar
 from ablate.variants.operator import Operator
 from ablate.variants.paths.case import refuse_kinds
 from ablate.variants.paths.tiles import POWERS, Normalised, Rule
@@ -63,33 +65,32 @@ def rule_of(operator: Operator, *, causal: bool) -> Rule:
 
 
 class ScoreRows(NamedTuple):
-    """Heads without gate channels, the gate's channels, and numbers that broadcast to [B, H, T, 1]; None if absent."""
+    """Heads without gate channels, the gate's channels, and numbers; None if absent."""
 
-    q: Tensor
-    """[B, H, T, D]; logits are scale c_i q_i . k_j."""
-    k: Tensor
-    v: Tensor
+    q: Queries
+    """Logits are scale c_i q_i . k_j."""
+    k: Keys
+    v: HeadValues
     scale: float
-    q_gate: Tensor | None
-    """[B, H, T, G]."""
-    k_gate: Tensor | None
+    q_gate: Float[Tensor, "batch heads queries gate"] | None
+    k_gate: Float[Tensor, "batch heads keys gate"] | None
     gate_scale: float
-    factor: Tensor | None
+    factor: Float[Tensor, "*#maps #queries 1"] | None
     """c_i."""
-    strength: Tensor | None
+    strength: Scalar | None
     """softplus(beta)."""
-    exponent: Tensor | None
+    exponent: Scalar | None
     """n of "ssa"."""
     shift: Tensor | float | None
     """Added to the logits."""
-    gamma: Tensor | None
+    gamma: Scalar | None
     """The ground state's threshold."""
-    floor: Tensor | None
+    floor: Float[Tensor, "*#maps #queries 1"] | None
     """The logarithm of the score at the threshold, under the margin; of a sink, its logit."""
 
 
-def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> ScoreRows:
-    """Write the operator's numbers as rows of queries. `count` [..., T, 1] is the number of visible keys."""
+def fold(operator: Operator, heads: Heads, value: Keywords, count: Float[Tensor, "*#maps queries 1"]) -> ScoreRows:
+    """Write the operator's numbers as rows of queries. `count` is the number of visible keys."""
     own, score = operator.gate.channels, value["score"]
     q, k = heads.q, heads.k
     q_own, k_own = (q[..., :-own], k[..., :-own]) if own else (q, k)
@@ -120,8 +121,14 @@ def fold(operator: Operator, heads: Heads, value: Keywords, count: Tensor) -> Sc
     )
 
 
-def unfold(operator: Operator, output: Tensor, ground: Tensor, count: Tensor, value: Keywords) -> Tensor:
-    """Apply what follows the tiles to the output [B, H, T, D]; `ground` [B, H, T, 1] is the ground state's weight."""
+def unfold(
+    operator: Operator,
+    output: HeadOutput,
+    ground: Float[Tensor, "batch heads queries 1"],
+    count: Float[Tensor, "*#maps queries 1"],
+    value: Keywords,
+) -> HeadOutput:
+    """Apply what follows the tiles to the output; `ground` is the ground state's weight."""
     if operator.normaliser.label == "count":
         output = output / count.clamp(min=1)
     if operator.rescale.label == "scale":

@@ -19,10 +19,12 @@ key, where gradients were wrong on an H100: such a query sees all keys, and its 
 from typing import final
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.variants.attend import Heads, Keywords, postprocess, without_autocast
+from ablate.variants.axes import HeadOutput, HeadValues, Keys, Queries
 from ablate.variants.derivatives import scaled_dot_product
 from ablate.variants.operator import NumberValues, Operator, by_stage
 from ablate.variants.paths.case import refuse_kinds, row_factor
@@ -61,8 +63,8 @@ def cannot(operator: Operator) -> str | None:
     return refuse_kinds("sdpa", _KINDS, operator)
 
 
-def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]. A query that sees nothing gets 0, or the extra keys' values."""
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> HeadOutput:
+    """Compute the output. A query that sees nothing gets 0, or the extra keys' values."""
     dtype = heads.v.dtype
     working = torch.promote_types(dtype, torch.promote_types(heads.q.dtype, heads.k.dtype))
     kernel = column_kernel(operator, heads._replace(q=heads.q.to(working)))
@@ -124,7 +126,7 @@ class _Folded:
                 self._count = self._seen.sum(-1, keepdim=True, dtype=self._working)
             self._margin = operator.margin.factor(self._count, **value["margin"])
 
-    def output(self) -> Tensor:
+    def output(self) -> HeadOutput:
         operator, value = self._operator, self._value
         output, ground = self._split(self._merge_maps(self._run_fused()))
         output = self._rescale(output)
@@ -134,8 +136,10 @@ class _Folded:
             output = output + value["readout"]["value_bias"]
         return postprocess(operator, output, value)
 
-    def _split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Split off the sink's weight [B, H, T, 1], which is one more channel of the output."""
+    def _split(
+        self, output: Float[Tensor, "batch heads queries more_values"]
+    ) -> tuple[HeadOutput, Float[Tensor, "batch heads queries 1"] | None]:
+        """Split off the sink's weight, which is one more channel of the output."""
         if not self._grounded:
             return output, None
         ground = output[..., -1:]
@@ -143,8 +147,8 @@ class _Folded:
         factor = rescale.get("factor", rescale.get("scale"))
         return output[..., :-1], ground if factor is None else factor * ground
 
-    def _run_fused(self) -> Tensor:
-        """Run the kernel: [S, B, H, T, D], or [B, H, T, D] if logits are merged."""
+    def _run_fused(self) -> Float[Tensor, "*signals batch heads queries values"]:
+        """Run the kernel; signals come first, if their logits are not merged."""
         operator, heads, signals = self._operator, self._heads, self._operator.signals.count
         one_map, width = operator.merge.of_logits, heads.q.shape[-1]
         scale = _DOT.scale(width, signals) if one_map else _DOT.scale(width // signals)
@@ -172,19 +176,19 @@ class _Folded:
         v = v if v.shape[:-1] == k.shape[:-1] else v.expand(*k.shape[:-1], -1)
         return self._attention(q, k, v, column, scale)
 
-    def _learned_column(self, q: Tensor, scale: float, kernel: str) -> Column:
+    def _learned_column(self, q: Queries, scale: float, kernel: str) -> Column:
         assert self._pair is not None
         logit = scale * (q.to(self._working) * self._pair.key).sum(-1)
         value = self._pair.value
         value = None if value is None else value.to(self._working).expand_as(self._heads.v[..., :1, :])
         return Column(logit, value, kernel)
 
-    def _extra_value(self, value: Tensor | None) -> Tensor:
-        """Return the value of an extra key, [B, H, 1, D]."""
+    def _extra_value(self, value: Float[Tensor, "1 #heads 1 values"] | None) -> Float[Tensor, "batch heads 1 values"]:
+        """Return the value of an extra key."""
         one = self._heads.v[..., :1, :]
         return torch.zeros_like(one) if value is None else value.to(one).expand_as(one)
 
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor, column: Column | None, scale: float) -> Tensor:
+    def _attention(self, q: Queries, k: Keys, v: HeadValues, column: Column | None, scale: float) -> HeadOutput:
         extra_keys, front = k.shape[-2] - self._heads.k.shape[-2], q.shape[:-2]
         mask = self._mask()
         if extra_keys and mask is None:
@@ -213,8 +217,8 @@ class _Folded:
         output = output[..., extra_keys:, :] if extra_keys and mask is None else output
         return output if self._blind is None else output.masked_fill(self._blind, 0)
 
-    def _mask(self) -> Tensor | None:
-        """Return the kernel's mask, [T, T] or of four dimensions; None if it is causal."""
+    def _mask(self) -> Shaped[Tensor, "*maps queries keys"] | None:
+        """Return the kernel's mask, of two or four dimensions; None if it is causal."""
         bias, mask = self._heads.bias, self._seen
         if bias is None and self._causal:
             return None
@@ -227,7 +231,7 @@ class _Folded:
             mask = bias.to(self._heads.q.dtype) + hidden
         return mask[None] if mask.ndim == 3 else mask
 
-    def _merge_maps(self, output: Tensor) -> Tensor:
+    def _merge_maps(self, output: Float[Tensor, "*signals batch heads queries values"]) -> HeadOutput:
         merge = self._operator.merge
         if self._nothing_after_kernel:
             return output
@@ -238,7 +242,7 @@ class _Folded:
             return output.mean(0)
         return output[0] - self._value["merge"]["factor"] * output[1]
 
-    def _rescale(self, output: Tensor) -> Tensor:
+    def _rescale(self, output: HeadOutput) -> HeadOutput:
         rescale, value = self._operator.rescale, self._value["rescale"]
         if rescale.label == "scale":
             return output * value["factor"]
@@ -257,13 +261,15 @@ class _Folded:
         return value["scale"] * output + (value["mean"] - value["scale"]) / count * total
 
 
-def _with_sink(q: Tensor, k: Tensor, logit: Tensor) -> tuple[Tensor, Tensor]:
-    """Add one channel and, in front, one key whose product with each query is `logit` [..., T, 1]."""
+def _with_sink(
+    q: Queries, k: Keys, logit: Float[Tensor, "*heads queries 1"]
+) -> tuple[Float[Tensor, "*heads queries channels+1"], Float[Tensor, "*heads keys+1 channels+1"]]:
+    """Add one channel and, in front, one key whose product with each query is `logit`."""
     sink = F.pad(torch.zeros_like(k[..., :1, :]), (0, 1), value=1.0)
     return torch.cat((q, logit), -1), torch.cat((sink, F.pad(k, (0, 1))), -2)
 
 
-def _align(x: Tensor) -> Tensor:
+def _align(x: Float[Tensor, "*heads tokens channels"]) -> Float[Tensor, "*heads tokens aligned"]:
     """Fill channels with zeros up to a multiple of 8: without, kernels of GPUs fall back to maps of all weights."""
     missing = 0 if x.device.type == "cpu" else -x.shape[-1] % 8
     return F.pad(x, (0, missing)) if missing else x

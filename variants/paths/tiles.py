@@ -22,12 +22,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.variants.derivatives import first_only, refuse_transforms
 
 TILE = 1 << 17
 """Entries of one array of a tile: with half a dozen of them, what a core's cache holds."""
+TileMap = Float[Tensor, "heads rows keys"]
+"""An array of a tile."""
 ROWS = 64
 """Queries of a tile."""
 HIDDEN = -1e30
@@ -50,34 +53,33 @@ class Rule(NamedTuple):
 
 
 class MapInputs(NamedTuple):
-    """Tensors of a map. N is batch times heads; what is None is left out. Rows are [N, T, 1]."""
+    """Tensors of a map. Maps are those of all heads of all sequences; what is None is left out."""
 
-    q: Tensor
-    """Scaled queries [N, T, D]."""
-    k: Tensor
-    v: Tensor
-    factor: Tensor | None = None
+    q: Float[Tensor, "maps tokens channels"]
+    """Scaled queries."""
+    k: Float[Tensor, "maps tokens channels"]
+    v: Float[Tensor, "maps tokens values"]
+    factor: Float[Tensor, "maps tokens 1"] | None = None
     """c of a query's logits."""
-    q_gate: Tensor | None = None
-    """Scaled gate channels of queries [N, T, G]."""
-    k_gate: Tensor | None = None
-    strength: Tensor | None = None
+    q_gate: Float[Tensor, "maps tokens gate"] | None = None
+    """Scaled gate channels of queries."""
+    k_gate: Float[Tensor, "maps tokens gate"] | None = None
+    strength: Float[Tensor, "maps tokens 1"] | None = None
     """softplus(beta)."""
-    exponent: Tensor | None = None
+    exponent: Float[Tensor, "maps tokens 1"] | None = None
     """n of "ssa"."""
-    shift: Tensor | None = None
+    shift: Float[Tensor, "maps tokens 1"] | None = None
     """Added to the logits."""
-    floor: Tensor | None = None
+    floor: Float[Tensor, "maps tokens 1"] | None = None
     """t, the logarithm of the score at the ground state's threshold; on path "triton" also the logit of a sink."""
-    forgetting: Tensor | None = None
+    forgetting: Float[Tensor, "maps tokens 1"] | None = None
     """Sum of ln f up to a token, float64: a falls by its difference between query and key. For causal maps."""
 
 
-def attend_by_tiles(rule: Rule, inputs: MapInputs, shown: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute sum_j w_ij v_j [N, T, D] and, under "ground", the ground state's weight [N, T, 1], else 0.
-
-    `shown` is 1 for visible keys [N or 1, 1, T] or pairs [N or 1, T, T]; None for all that causality leaves.
-    """
+def attend_by_tiles(
+    rule: Rule, inputs: MapInputs, shown: Float[Tensor, "#maps #tokens tokens"] | None
+) -> tuple[Float[Tensor, "maps tokens values"], Float[Tensor, "maps tokens 1"]]:
+    """Compute sum_j w_ij v_j and, under "ground", the ground state's weight, else 0; `shown` is 1 for visible keys."""
     refuse_transforms("path 'cpu'", inputs)
     output, ground = _Tiled.apply(rule, shown, *inputs)  # type: ignore[no-untyped-call]
     return output, ground
@@ -110,7 +112,7 @@ class _Scratch:
         self._most, self._like, self._made = max(TILE, rows * length), like, dict[str, Tensor]()
         self._most = min(self._most, heads * rows * length)
 
-    def get(self, name: str, *shape: int) -> Tensor:
+    def get(self, name: str, *shape: int) -> TileMap:
         """Return an array with this name and shape; its entries are arbitrary."""
         if name not in self._made:
             self._made[name] = self._like.new_empty(self._most)
@@ -130,16 +132,16 @@ class _Map:
         self.factor = None if inputs.factor is None else self.rows(inputs.factor)
         self.floor = None if inputs.floor is None else self.rows(inputs.floor)
 
-    def rows(self, x: Tensor) -> Tensor:
+    def rows(self, x: Float[Tensor, "maps tokens channels"]) -> Float[Tensor, "heads rows channels"]:
         return x[self._tile.heads, self._tile.rows]
 
-    def columns(self, x: Tensor) -> Tensor:
+    def columns(self, x: Float[Tensor, "maps tokens channels"]) -> Float[Tensor, "heads keys channels"]:
         return x[self._tile.heads, : self._tile.keys]
 
-    def array(self, name: str) -> Tensor:
+    def array(self, name: str) -> TileMap:
         return self._scratch.get(name, *self._shape)
 
-    def logits(self) -> Tensor:
+    def logits(self) -> TileMap:
         """Compute a, and the gate's g and softplus(-g) as arrays "gate" and "suppression"."""
         inputs = self._inputs
         a = torch.bmm(self.q, self.k.mT, out=self.array("a"))
@@ -158,7 +160,7 @@ class _Map:
             a.add_(self.rows(inputs.shift))
         return a
 
-    def log_score(self, a: Tensor, *, slope: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def log_score(self, a: TileMap, *, slope: bool) -> tuple[TileMap, TileMap | None, TileMap | None]:
         """Turn `a` into l in place; return l, the sign of the score and, if asked, l'(a), None for 1."""
         derivative = self.array("slope") if slope else None
         match self._rule.score:
@@ -184,7 +186,7 @@ class _Map:
                     torch.add(x, 1, out=derivative).reciprocal_()
                 return a.clamp_(max=0).add_(x.log1p_()), None, derivative
 
-    def scores(self, a: Tensor) -> Tensor:
+    def scores(self, a: TileMap) -> TileMap:
         """Turn `a` into the scores f, 0 for hidden keys, in place."""
         if self._rule.score == "sigmoid":  # fewer operations than by its logarithm
             self.hide(a)
@@ -193,18 +195,18 @@ class _Map:
         self.hide(log)
         return log.exp_() if sign is None else log.exp_().mul_(sign)
 
-    def hide(self, log: Tensor) -> None:
+    def hide(self, log: TileMap) -> None:
         """Write `HIDDEN` for hidden keys, in place."""
         for part, shown in self._hidden(log):
             part.mul_(shown).add_(torch.sub(1, shown), alpha=HIDDEN)
 
-    def clear(self, x: Tensor) -> Tensor:
+    def clear(self, x: TileMap) -> TileMap:
         """Multiply hidden entries by 0 in place."""
         for part, shown in self._hidden(x):
             part.mul_(shown)
         return x
 
-    def _hidden(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _hidden(self, x: TileMap) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield parts of an array that have hidden entries, and their visibility, 1 or 0."""
         rows = self._tile.rows
         if self._shown is not None:
@@ -288,7 +290,7 @@ def _forward(tile: _Map, rule: Rule, results: tuple[Tensor, Tensor, Tensor, Tens
     output.div_(total)
 
 
-def _project(tile: _Map, log: Tensor, power: int) -> tuple[Tensor, Tensor]:
+def _project(tile: _Map, log: TileMap, power: int) -> tuple[TileMap, Float[Tensor, "heads rows 1"]]:
     """Return weights and thresholds of the projection of `log`, by Newton's steps from below; overwrite `log`."""
     largest = log.amax(-1, keepdim=True)
     z = log.sub_(largest).div_(power)
@@ -310,7 +312,7 @@ def _project(tile: _Map, log: Tensor, power: int) -> tuple[Tensor, Tensor]:
     return w if power == 1 else w.square_(), threshold + largest / power
 
 
-def _root(tile: _Map, log: Tensor, threshold: Tensor, power: int) -> tuple[Tensor, Tensor]:
+def _root(tile: _Map, log: TileMap, threshold: Float[Tensor, "heads rows 1"], power: int) -> tuple[TileMap, TileMap]:
     """Return the weights w, and w^(1 - 1/m); `log` is overwritten."""
     w = tile.clear(log.div_(power).sub_(threshold).clamp_(min=0))
     if power == 1:
@@ -384,7 +386,7 @@ def _backward(
     tile.columns(gradients.k).baddbmm_(da.mT, tile.q if tile.factor is None else tile.q * tile.factor)
 
 
-def _gate_gradients(tile: _Map, inputs: MapInputs, gradients: MapInputs, da: Tensor) -> None:
+def _gate_gradients(tile: _Map, inputs: MapInputs, gradients: MapInputs, da: TileMap) -> None:
     if inputs.strength is None or gradients.strength is None or inputs.q_gate is None or inputs.k_gate is None:
         return
     assert gradients.q_gate is not None

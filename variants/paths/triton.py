@@ -9,6 +9,7 @@ import math
 from importlib.util import find_spec
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.grid.errors import EnvironmentProblem, SpecError
@@ -60,8 +61,8 @@ def slower(operator: Operator, case: Case) -> str | None:
     return "triton computes float32 without tensor cores, at an unknown speed" if case.dtype == torch.float32 else None
 
 
-def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Tensor:
-    """Compute the output [B, H, T, D]; of shapes alone, by the definition.
+def run(operator: Operator, heads: Heads, numbers: NumberValues) -> Float[Tensor, "batch heads tokens values"]:
+    """Compute the output; of shapes alone, by the definition.
 
     Raises:
         EnvironmentProblem: triton is not installed.

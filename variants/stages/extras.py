@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal, Self
 
+from jaxtyping import Float
 from pydantic import model_validator
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class KeyBias(Extra):
     def has_value(self) -> bool:
         return False
 
-    def pair(self, *, learned_key: Tensor) -> QueryKey:
+    def pair(self, *, learned_key: Float[Tensor, "1 #heads 1 channels"]) -> QueryKey:
         return QueryKey(learned_key, None)
 
     def oracle(self, *, learned_key: list[float]) -> tuple[list[float], None]:
@@ -70,7 +71,9 @@ class KeyValueBias(Extra):
     def has_value(self) -> bool:
         return self.learned_value.trained or self.learned_value.init != 0
 
-    def pair(self, *, learned_key: Tensor, learned_value: Tensor) -> QueryKey:
+    def pair(
+        self, *, learned_key: Float[Tensor, "1 #heads 1 channels"], learned_value: Float[Tensor, "1 #heads 1 values"]
+    ) -> QueryKey:
         return QueryKey(learned_key, learned_value)
 
     def oracle(self, *, learned_key: list[float], learned_value: list[float]) -> tuple[list[float], list[float]]:

@@ -1,8 +1,8 @@
 """The families of choices that make an operator, with the methods that every member must define.
 
 A member holds no weights: `ablate.variants.model.parameters` turns its `Number` fields into parameters. Methods get
-them as keyword tensors. Scalars [1|B, 1|H, 1|T, 1] broadcast against maps [..., B, H, T, T], vectors against values
-[B, H, T, D]. A leading axis of maps may hold signals. Every method has an `oracle` in plain floats for one query.
+them as keyword tensors: scalars broadcast against maps, vectors against values. `ablate.variants.axes` has the names of
+axes. Every method has an `oracle` in plain floats for one query.
 """
 
 import math
@@ -10,8 +10,10 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import Distances, HeadOutput, HeadValues, Keys, Map, Mask, Queries, Scalar
 from ablate.variants.score_map import Scores
 from ablate.variants.stages.stage import Stage, Tends
 
@@ -30,11 +32,8 @@ class Visible(Stage):
         return 0
 
     @abstractmethod
-    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
-        """Return the mask [..., T_q, T_k] from the model's own mask.
-
-        `distance` [T_q, T_k] is i - j; the last query sits at the last key.
-        """
+    def restrict(self, mask: Mask, distance: Distances) -> Mask:
+        """Return the operator's mask from the model's own. The last query sits at the last key."""
 
     @abstractmethod
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
@@ -45,8 +44,14 @@ class Preparation(Stage):
     """Change of queries and keys before positions."""
 
     @abstractmethod
-    def prepare(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
-        """Prepare the semantic channels [B, H, T, D] of queries and keys."""
+    def prepare(
+        self,
+        q: Float[Tensor, "*heads queries channels"],
+        k: Float[Tensor, "*key_heads keys channels"],
+        *args: Any,
+        **numbers: Any,
+    ) -> tuple[Float[Tensor, "*heads queries channels"], Float[Tensor, "*key_heads keys channels"]]:
+        """Prepare the semantic channels of queries and keys."""
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> tuple[list[float], list[float]]:
@@ -56,8 +61,8 @@ class Preparation(Stage):
 class QueryKey(NamedTuple):
     """A learned key [1, H, 1, D] and value [1, H, 1, D_v] that every query sees; None for a value of zero."""
 
-    key: Tensor
-    value: Tensor | None
+    key: Float[Tensor, "1 #heads 1 channels"]
+    value: Float[Tensor, "1 #heads 1 values"] | None
 
 
 class Extra(Stage):
@@ -84,10 +89,10 @@ class Product(Stage):
     """True if no logit is below 0."""
 
     @abstractmethod
-    def logits(self, q: Tensor, k: Tensor, distance: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Compute the scaled z [..., T_q, T_k] from channels [..., T, D]; `distance` [T_q, T_k] is i - j."""
+    def logits(self, q: Queries, k: Keys, distance: Distances, *args: Any, **numbers: Any) -> Map:
+        """Compute the scaled z."""
 
-    def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int, **numbers: Tensor) -> Tensor:
+    def mean_logits(self, q: Queries, k: Keys, distance: Distances, signals: int, **numbers: Tensor) -> Map:
         """Compute the mean of the logits of `signals` slices of the channels."""
         return self.logits(split_signals(q, signals), split_signals(k, signals), distance, **numbers).mean(0)
 
@@ -100,15 +105,19 @@ class FeatureProduct(Product):
     """The scaled product of features: z_ij = phi(q_i) . phi(k_j) / sqrt(d), with one phi for queries and keys."""
 
     @abstractmethod
-    def features(self, x: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Compute phi(x) [..., T, D] of queries or keys [..., T, D]."""
+    def features(
+        self, x: Float[Tensor, "*maps tokens channels"], *args: Any, **numbers: Any
+    ) -> Float[Tensor, "*maps tokens features"]:
+        """Compute phi(x) of queries or keys."""
 
-    def logits(self, q: Tensor, k: Tensor, distance: Tensor, **numbers: Tensor) -> Tensor:  # noqa: ARG002
+    def logits(self, q: Queries, k: Keys, distance: Distances, **numbers: Tensor) -> Map:
         return (self.features(q, **numbers) / math.sqrt(q.shape[-1])) @ self.features(k, **numbers).transpose(-2, -1)
 
 
-def split_signals(x: Tensor, signals: int) -> Tensor:
-    """Split [B, H, T, D] into [S, B, H, T, D / S]."""
+def split_signals(
+    x: Float[Tensor, "*heads tokens channels"], signals: int
+) -> Float[Tensor, "signals *heads tokens slice"]:
+    """Cut channels into slices, one for each signal."""
     return x.reshape(*x.shape[:-1], signals, -1).movedim(-2, 0)
 
 
@@ -116,7 +125,7 @@ class Transform(Stage):
     """Change of a logit before the position bias."""
 
     @abstractmethod
-    def transform(self, z: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def transform(self, z: Map, *args: Any, **numbers: Any) -> Map:
         """Transform logits; keep the shape of `z`."""
 
     @abstractmethod
@@ -128,8 +137,8 @@ class Forgetting(Stage):
     """Lowers a logit because of the tokens between key and query."""
 
     @abstractmethod
-    def lowering(self, z: Tensor, mask: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
-        """Compute what to subtract from z [..., B, H, T, T]; None for 0. Hidden entries of z are 0."""
+    def lowering(self, z: Map, mask: Mask, *args: Any, **numbers: Any) -> Float[Tensor, "*#maps queries keys"] | None:
+        """Compute what to subtract from z; None for 0. Hidden entries of z are 0."""
 
     @abstractmethod
     def oracle(self, first: Rows, seen: list[list[bool]], i: int, j: int, *args: Any, **numbers: Any) -> float:
@@ -144,8 +153,10 @@ class Margin(Stage):
     """Growth of a logit's margin over the relevance threshold with the number of visible keys."""
 
     @abstractmethod
-    def factor(self, count: Tensor, *args: Any, **numbers: Any) -> Tensor | None:
-        """Compute c [..., T, 1] in a = gamma + c (z - gamma), None for c = 1; `count` [..., T, 1] is K_i."""
+    def factor(
+        self, count: Float[Tensor, "*#maps queries 1"], *args: Any, **numbers: Any
+    ) -> Float[Tensor, "*#maps queries 1"] | None:
+        """Compute c in a = gamma + c (z - gamma), None for c = 1; `count` is K_i."""
 
     @abstractmethod
     def oracle(self, count: int, *args: Any, **numbers: Any) -> float:
@@ -166,8 +177,8 @@ class Gate(Stage):
         """Number of the last channels of q and k that carry the gate."""
 
     @abstractmethod
-    def suppression(self, q: Tensor, k: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Compute b [B, H, T, T] from the gate channels [B, H, T, G] of queries and keys."""
+    def suppression(self, q: Queries, k: Keys, *args: Any, **numbers: Any) -> Map:
+        """Compute b from the gate channels of queries and keys."""
 
     @abstractmethod
     def oracle(self, q: list[float], k: list[float], *args: Any, **numbers: Any) -> float:
@@ -188,7 +199,7 @@ class Score(Stage):
     identities: ClassVar[tuple[Tends, ...]] = ()
 
     @abstractmethod
-    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+    def scores(self, a: Map, mask: Mask, **numbers: Tensor) -> Scores:
         """Compute the scores of a map of logits."""
 
     @abstractmethod
@@ -199,11 +210,11 @@ class Score(Stage):
         """Compute the summand of a sum of sizes: |f(a)|, or more if a sign of 0 makes f(a) itself 0."""
         return abs(self.oracle(a, **numbers))
 
-    def heads_of(self, field: str, heads: int) -> slice:  # noqa: ARG002  (one score for all heads)
+    def heads_of(self, field: str, heads: int) -> slice:
         """Return the heads that have the number `field`."""
         return slice(0, heads)
 
-    def of_head(self, head: int, heads: int) -> "tuple[Score, str]":  # noqa: ARG002  (one score for all heads)
+    def of_head(self, head: int, heads: int) -> "tuple[Score, str]":
         """Return the score of one head and the prefix of its numbers."""
         return self, ""
 
@@ -217,14 +228,14 @@ class LogScore(Score):
     range: ClassVar[Range] = "positive"
 
     @abstractmethod
-    def log_score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*#map"], *args: Any, **numbers: Any) -> Float[Tensor, "*#map"]:
         """Compute ln |f(a)| in the shape of `a`; finite if `a` is."""
 
-    def sign(self, a: Tensor) -> Tensor | None:  # noqa: ARG002  (the family's signature)
+    def sign(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"] | None:
         """Compute the sign of f(a), -1, 0 or 1 without a gradient; None for a positive score."""
         return None
 
-    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+    def scores(self, a: Map, mask: Mask, **numbers: Tensor) -> Scores:
         log = self.log_score(a, **numbers)
         return Scores(mask, log=log, sign=self.sign(a), score=lambda logits: self.log_score(logits, **numbers))
 
@@ -235,18 +246,18 @@ class PlainScore(Score):
     range: ClassVar[Range] = "any"
 
     @abstractmethod
-    def score(self, a: Tensor, *args: Any, **numbers: Any) -> Tensor:
+    def score(self, a: Float[Tensor, "*map"], *args: Any, **numbers: Any) -> Float[Tensor, "*map"]:
         """Compute f(a) in the shape of `a`; finite if `a` is."""
 
-    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+    def scores(self, a: Map, mask: Mask, **numbers: Tensor) -> Scores:
         return Scores(mask, plain=self.score(a, **numbers), score=lambda logits: self.score(logits, **numbers))
 
 
 class AttentionWeights(NamedTuple):
-    """Weights of keys [..., T, T], 0 for hidden keys, and of the ground state or sink [..., T, 1]."""
+    """Weights of keys, 0 for hidden keys, and of the ground state or sink."""
 
-    keys: Tensor
-    ground: Tensor | None
+    keys: Map
+    ground: Float[Tensor, "*maps queries 1"] | None
 
 
 class Normaliser(Stage):
@@ -264,11 +275,11 @@ class Normaliser(Stage):
     has_ground: ClassVar[bool] = False
     """True if `weights` gives weight to a ground state or sink."""
 
-    def relevance(self, *args: Any, **numbers: Any) -> Tensor | None:  # noqa: ARG002  (the family's signature)
+    def relevance(self, *args: Any, **numbers: Any) -> Scalar | None:
         """Return the relevance threshold gamma in units of the logit; None for 0."""
         return None
 
-    def relevance_oracle(self, *args: Any, **numbers: Any) -> float:  # noqa: ARG002  (the family's signature)
+    def relevance_oracle(self, *args: Any, **numbers: Any) -> float:
         """Do the same in plain floats."""
         return 0.0
 
@@ -300,7 +311,7 @@ class Merge(Stage):
 
     @abstractmethod
     def merge(self, weights: AttentionWeights, *args: Any, **numbers: Any) -> AttentionWeights:
-        """Merge maps [S, B, H, T, T] into one [B, H, T, T], and ground weights likewise."""
+        """Merge the maps of the signals into one, and ground weights likewise."""
 
     @abstractmethod
     def oracle(self, maps: Rows, grounds: list[float], *args: Any, **numbers: Any) -> tuple[list[float], float]:
@@ -314,8 +325,8 @@ class Rescale(Stage):
     """True if a row and its ground state are multiplied by one number."""
 
     @abstractmethod
-    def rescale(self, weights: AttentionWeights, mask: Tensor, *args: Any, **numbers: Any) -> AttentionWeights:
-        """Rescale weights [B, H, T, T]; in `mask`, True = visible."""
+    def rescale(self, weights: AttentionWeights, mask: Mask, *args: Any, **numbers: Any) -> AttentionWeights:
+        """Rescale weights; in `mask`, True = visible."""
 
     @abstractmethod
     def oracle(
@@ -330,8 +341,8 @@ class Readout(Stage):
     needs_ground: ClassVar[bool] = False
 
     @abstractmethod
-    def output(self, weights: AttentionWeights, v: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Compute the output [B, H, T, D] from weights and values [B, H, T, D]."""
+    def output(self, weights: AttentionWeights, v: HeadValues, *args: Any, **numbers: Any) -> HeadOutput:
+        """Compute the output from weights and values."""
 
     @abstractmethod
     def oracle(self, weights: list[float], ground: float, v: Rows, *args: Any, **numbers: Any) -> list[float]:
@@ -345,8 +356,8 @@ class HeadNorm(Stage):
     """True if a positive factor on the output has no effect."""
 
     @abstractmethod
-    def normalise(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Normalise the output [B, H, T, D]."""
+    def normalise(self, output: HeadOutput, *args: Any, **numbers: Any) -> HeadOutput:
+        """Normalise the output."""
 
     @abstractmethod
     def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:
@@ -357,8 +368,8 @@ class OutputGate(Stage):
     """Factor of a head's output before heads are joined."""
 
     @abstractmethod
-    def gate(self, output: Tensor, *args: Any, **numbers: Any) -> Tensor:
-        """Gate the output [B, H, T, D]."""
+    def gate(self, output: HeadOutput, *args: Any, **numbers: Any) -> HeadOutput:
+        """Gate the output."""
 
     @abstractmethod
     def oracle(self, output: list[float], *args: Any, **numbers: Any) -> list[float]:

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import Map, Mask
 from ablate.variants.granularity import Axis, Granularity
 from ablate.variants.links import LINKS, Link
 from ablate.variants.number import HeadShape, Number, require_link
@@ -22,7 +24,9 @@ class GatedForgetting(Forgetting):
     if TYPE_CHECKING:
         gate: Number  # every member has one
 
-    def lowering(self, z: Tensor, mask: Tensor, *, gate: Tensor) -> Tensor:
+    def lowering(
+        self, z: Map, mask: Mask, *, gate: Float[Tensor, "#batch #heads #keys 1"]
+    ) -> Float[Tensor, "*#maps queries keys"]:
         queries, keys = z.shape[-2:]
         if self.gate.predicted and gate.shape[-2] != keys:
             raise SpecError(
@@ -35,7 +39,7 @@ class GatedForgetting(Forgetting):
         after = F.pad(seen[..., 1:], (0, 1))
         return -after.flip(-1).cumsum(-1).flip(-1)  # from the near end, so that recent keys lose no bits
 
-    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *, gate: list[float]) -> float:  # noqa: ARG002
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int, *, gate: list[float]) -> float:
         return -sum(math.log(gate[l]) for l in range(j + 1, i + 1) if seen[i][l])
 
 
@@ -49,7 +53,7 @@ class HeadDecay(Number):
     per: Granularity = ("layer", "head")
     link: Link = "unit"
 
-    def table(self, shape: HeadShape, layer: int) -> Tensor:  # noqa: ARG002
+    def table(self, shape: HeadShape, layer: int) -> Float[Tensor, "1 heads 1 1"]:
         first, last = (math.log(-1 / math.log(share)) for share in (self.init, self.last))
         steps = max(shape.heads - 1, 1)
         times = [math.exp(first + (last - first) * head / steps) for head in range(shape.heads)]
@@ -126,7 +130,7 @@ class Selective(Forgetting):
     def no_cache(self) -> str:
         return "a logit is lowered by those of all queries before it"
 
-    def lowering(self, z: Tensor, mask: Tensor) -> Tensor:
+    def lowering(self, z: Map, mask: Mask) -> Float[Tensor, "*#maps queries keys"]:
         queries, keys = z.shape[-2:]
         if queries != keys:
             raise SpecError(f"selective attention needs as many queries as keys; got {queries} for {keys}")

@@ -4,9 +4,9 @@ import math
 from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt
-from torch import Tensor
 from torch.nn import functional as F
 
+from ablate.variants.axes import Keys, Map, Queries, Scalar
 from ablate.variants.number import Number
 from ablate.variants.stages.families import Gate
 
@@ -45,7 +45,7 @@ class Suppress(Gate):
     def takes_channels(self) -> bool:
         return self.dims == "split"
 
-    def suppression(self, q: Tensor, k: Tensor, *, strength: Tensor) -> Tensor:
+    def suppression(self, q: Queries, k: Keys, *, strength: Scalar) -> Map:
         g = (q / math.sqrt(self.width)) @ k.transpose(-2, -1)
         return F.softplus(strength) * F.softplus(-g)
 

@@ -3,9 +3,11 @@
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from ablate.variants.axes import HeadOutput, Scalar
 from ablate.variants.number import ByDepth, Vector
 from ablate.variants.stages.families import HeadNorm
 
@@ -31,7 +33,9 @@ class RMS(HeadNorm):
     """Multiplies every channel: 1, or by depth."""
     eps: PositiveFloat = 1e-5
 
-    def normalise(self, output: Tensor, *, gain: Tensor, factor: Tensor) -> Tensor:
+    def normalise(
+        self, output: HeadOutput, *, gain: Float[Tensor, "#batch #heads #queries values"], factor: Scalar
+    ) -> HeadOutput:
         size = output.square().mean(-1, keepdim=True) + self.eps
         return output * torch.rsqrt(size) * gain * factor
 

@@ -3,10 +3,12 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.spec import Added
+from ablate.variants.axes import Scalar
 from ablate.variants.number import Number
 from ablate.variants.stages.families import Margin
 
@@ -28,7 +30,9 @@ class LogCount(Margin):
     amplification: Number = Number(init=-5.0)
     """Margin amplification alpha; at -5, c is 1.05 at 1024 visible keys."""
 
-    def factor(self, count: Tensor, *, amplification: Tensor) -> Tensor:
+    def factor(
+        self, count: Float[Tensor, "*#maps queries 1"], *, amplification: Scalar
+    ) -> Float[Tensor, "*#maps queries 1"]:
         return 1 + F.softplus(amplification) * count.clamp(min=1).log()
 
     def oracle(self, count: int, *, amplification: float) -> float:
@@ -57,7 +61,9 @@ class SSMax(Margin):
     bias: Annotated[Number, Added()] = Number(init=0.0)
     """The bias b; fixed at 0 it is left out."""
 
-    def factor(self, count: Tensor, *, scale: Tensor, bias: Tensor) -> Tensor:
+    def factor(
+        self, count: Float[Tensor, "*#maps queries 1"], *, scale: Scalar, bias: Scalar
+    ) -> Float[Tensor, "*#maps queries 1"]:
         return scale * count.clamp(min=1).log() + bias
 
     def oracle(self, count: int, *, scale: float, bias: float) -> float:

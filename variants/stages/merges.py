@@ -2,8 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
+from ablate.variants.axes import Scalar
 from ablate.variants.number import Contrast
 from ablate.variants.stages.families import AttentionWeights, Merge
 
@@ -37,7 +36,7 @@ class Difference(Merge):
     def heads_joined(self) -> int:
         return 2 if self.heads == "halved" else 1
 
-    def merge(self, weights: AttentionWeights, *, factor: Tensor) -> AttentionWeights:
+    def merge(self, weights: AttentionWeights, *, factor: Scalar) -> AttentionWeights:
         keys, ground = weights
         return AttentionWeights(keys[0] - factor * keys[1], None if ground is None else ground[0] - factor * ground[1])
 

@@ -2,8 +2,10 @@
 
 from typing import ClassVar, Literal
 
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import Map, Mask
 from ablate.variants.stages.families import (
     AttentionWeights,
     Extra,
@@ -26,7 +28,9 @@ class NoPreparation(Preparation):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(
+        self, q: Float[Tensor, "*query"], k: Float[Tensor, "*key"]
+    ) -> tuple[Float[Tensor, "*query"], Float[Tensor, "*key"]]:
         return q, k
 
     def oracle(self, q: list[float], k: list[float]) -> tuple[list[float], list[float]]:
@@ -52,7 +56,7 @@ class NoTransform(Transform):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def transform(self, z: Tensor) -> Tensor:
+    def transform(self, z: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return z
 
     def oracle(self, z: float) -> float:
@@ -65,10 +69,10 @@ class NoForgetting(Forgetting):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def lowering(self, z: Tensor, mask: Tensor) -> None:  # noqa: ARG002
+    def lowering(self, z: Map, mask: Mask) -> None:
         return None
 
-    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:  # noqa: ARG002
+    def oracle(self, first: list[list[float]], seen: list[list[bool]], i: int, j: int) -> float:
         return 0.0
 
 
@@ -78,10 +82,10 @@ class NoMargin(Margin):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def factor(self, count: Tensor) -> None:  # noqa: ARG002  (the family's signature)
+    def factor(self, count: Float[Tensor, "*#maps queries 1"]) -> None:
         return None
 
-    def oracle(self, count: int) -> float:  # noqa: ARG002
+    def oracle(self, count: int) -> float:
         return 1.0
 
 
@@ -95,10 +99,10 @@ class NoGate(Gate):
     def channels(self) -> int:
         return 0
 
-    def suppression(self, q: Tensor, k: Tensor) -> Tensor:
+    def suppression(self, q: Float[Tensor, "*heads queries 0"], k: Float[Tensor, "*heads keys 0"]) -> Map:
         raise NotImplementedError("there are no gate channels to multiply; attend() skips the gate")
 
-    def oracle(self, q: list[float], k: list[float]) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float]) -> float:
         return 0.0
 
 
@@ -108,10 +112,10 @@ class NoRescale(Rescale):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def rescale(self, weights: AttentionWeights, mask: Tensor) -> AttentionWeights:  # noqa: ARG002
+    def rescale(self, weights: AttentionWeights, mask: Mask) -> AttentionWeights:
         return weights
 
-    def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, weights: list[float], ground: float, length: int) -> tuple[list[float], float]:
         return weights, ground
 
 
@@ -121,7 +125,7 @@ class NoHeadNorm(HeadNorm):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def normalise(self, output: Tensor) -> Tensor:
+    def normalise(self, output: Float[Tensor, "*output"]) -> Float[Tensor, "*output"]:
         return output
 
     def oracle(self, output: list[float]) -> list[float]:
@@ -134,7 +138,7 @@ class NoOutputGate(OutputGate):
     source: ClassVar[str] = _SOFTMAX
     kind: Literal["none"] = "none"
 
-    def gate(self, output: Tensor) -> Tensor:
+    def gate(self, output: Float[Tensor, "*output"]) -> Float[Tensor, "*output"]:
         return output
 
     def oracle(self, output: list[float]) -> list[float]:

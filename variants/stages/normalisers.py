@@ -6,8 +6,10 @@ from typing import Any, ClassVar, Literal
 import entmax  # type: ignore[import-untyped]
 import torch
 from entmax.activations import Entmax15Function  # type: ignore[import-untyped]
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import Map, Scalar
 from ablate.variants.number import Number
 from ablate.variants.score_map import Scores
 from ablate.variants.stages.families import AttentionWeights, FloatScore, Normaliser
@@ -35,7 +37,7 @@ class Absolute(Normaliser):
         total = relative.size.sum(-1, keepdim=True)
         return AttentionWeights(relative.f / total.masked_fill(total == 0, 1), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         total = sum(f)
         return [each / total if total else 0.0 for each in f], 0.0
 
@@ -62,7 +64,7 @@ class AgainstCount(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights((scores.visible_log() - scores.visible_count.clamp(min=1).log()).sigmoid(), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         return [each / (each + len(f)) for each in f], 0.0
 
 
@@ -85,7 +87,7 @@ class Clamped(Normaliser):
         total = relative.f.sum(-1, keepdim=True).abs()
         return AttentionWeights(relative.f / torch.maximum(total, relative.unit()), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         total = max(abs(sum(f)), 1.0)
         return [each / total for each in f], 0.0
 
@@ -108,7 +110,7 @@ class Count(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.values() / scores.visible_count.clamp(min=1), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         return [each / len(f) for each in f], 0.0
 
 
@@ -125,7 +127,7 @@ class _Twice(Entmax15Function):  # type: ignore[misc]
         return (slope - mean) * root, None, None
 
 
-def _project(log: Tensor) -> Tensor:
+def _project(log: Map) -> Map:
     return _Twice.apply(log, -1, None)  # type: ignore[no-any-return]
 
 
@@ -152,7 +154,7 @@ class Entmax15(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.project(_project), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         a = [math.log(each) if each else -math.inf for each in f]
         low, high = max(a, default=0.0) / 2 - 1, max(a, default=0.0) / 2
         for _ in range(200):  # halves the interval that tau is in
@@ -186,10 +188,10 @@ class Ground(Normaliser):
     threshold: Number = Number(init=0.0)
     """Relevance threshold gamma; 0 with small logits is close to softmax and its gradients are alive."""
 
-    def relevance(self, *, threshold: Tensor) -> Tensor:
+    def relevance(self, *, threshold: Scalar) -> Scalar:
         return threshold
 
-    def weights(self, scores: Scores, *, threshold: Tensor) -> AttentionWeights:
+    def weights(self, scores: Scores, *, threshold: Scalar) -> AttentionWeights:
         log_floor = scores.score(threshold)
         visible = scores.visible_log()
         largest = torch.maximum(visible.amax(-1, keepdim=True), log_floor).detach()
@@ -233,7 +235,7 @@ class NoNormaliser(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.values(), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         return f, 0.0
 
 
@@ -274,7 +276,7 @@ class SelfAdjusted(Normaliser):
         factor = torch.where(zero, 1, (a - low) / (high - low).masked_fill(zero, 1))
         return AttentionWeights(factor * p, None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         a, total = [math.log(each) for each in f], sum(f)
         if not self.normalised:
             return [each * one / total for each, one in zip(a, f, strict=True)], 0.0
@@ -308,7 +310,7 @@ class Sink(Normaliser):
     logit: Number = Number(init=0.0, per=("layer", "head"))
     """s: learned per head from 0, where it starts as off by one; fixed with per="constant"."""
 
-    def weights(self, scores: Scores, *, logit: Tensor) -> AttentionWeights:
+    def weights(self, scores: Scores, *, logit: Scalar) -> AttentionWeights:
         relative, own = scores.relative_with(logit)
         total = relative.f.sum(-1, keepdim=True) + own
         nothing = total == 0
@@ -316,7 +318,7 @@ class Sink(Normaliser):
         return AttentionWeights(relative.f / total, (own / total).masked_fill(nothing, 1))
 
     @staticmethod
-    def key_share(log_sum: Tensor, logit: Tensor) -> Tensor:
+    def key_share(log_sum: Float[Tensor, "*#rows"], logit: Float[Tensor, "*#rows"]) -> Float[Tensor, "*#rows"]:
         """Return the weight of all keys together, from the logarithm of the sum of their exponential scores."""
         return torch.sigmoid(log_sum - logit)
 
@@ -349,7 +351,7 @@ class Sparsemax(Normaliser):
     def weights(self, scores: Scores) -> AttentionWeights:
         return AttentionWeights(scores.project(entmax.sparsemax), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         a = [math.log(each) if each else -math.inf for each in f]
         low, high = max(a, default=0.0) - 1, max(a, default=0.0)
         for _ in range(200):  # halves the interval that tau is in
@@ -378,6 +380,6 @@ class Total(Normaliser):
         total = f.sum(-1, keepdim=True)
         return AttentionWeights(f / total.masked_fill(total == 0, 1), None)
 
-    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, f: list[float], score: FloatScore) -> tuple[list[float], float]:
         total = sum(f)
         return [each / total if total else 0.0 for each in f], 0.0

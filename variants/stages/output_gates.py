@@ -2,8 +2,10 @@
 
 from typing import ClassVar, Literal
 
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import HeadOutput, Scalar
 from ablate.variants.number import Number, Vector
 from ablate.variants.stages.families import OutputGate
 
@@ -20,7 +22,7 @@ class PerChannel(OutputGate):
     opening: Vector = Vector(init=0.5, per="token", link="unit")
     """g: how far the gate is open, one number per channel, head and token."""
 
-    def gate(self, output: Tensor, *, opening: Tensor) -> Tensor:
+    def gate(self, output: HeadOutput, *, opening: Float[Tensor, "#batch #heads #queries values"]) -> HeadOutput:
         return opening * output
 
     def oracle(self, output: list[float], *, opening: list[float]) -> list[float]:
@@ -39,7 +41,7 @@ class PerHead(OutputGate):
     opening: Number = Number(init=0.5, per="token", link="unit")
     """g: how far the gate is open, one number per head and token."""
 
-    def gate(self, output: Tensor, *, opening: Tensor) -> Tensor:
+    def gate(self, output: HeadOutput, *, opening: Scalar) -> HeadOutput:
         return opening * output
 
     def oracle(self, output: list[float], *, opening: float) -> list[float]:

@@ -6,10 +6,12 @@ from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from ablate.grid.spec import Choice
+from ablate.variants.axes import Distances
 from ablate.variants.shared_tensors import shared_tensor
 
 
@@ -28,12 +30,14 @@ class Positions(Choice):
         """Number of learned position vectors added to the embeddings, and of tokens at most; 0 for none."""
         return 0
 
-    def embedding(self, length: int, width: int, device: torch.device) -> Tensor | None:  # noqa: ARG002
-        """Return fixed vectors [T, width] to add to the embeddings; None for none."""
+    def embedding(self, length: int, width: int, device: torch.device) -> Float[Tensor, "length width"] | None:
+        """Return fixed vectors to add to the embeddings; None for none."""
         return None
 
-    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:  # noqa: ARG002  (the family's signature)
-        """Rotate queries or keys [B, H, T, D] by positions from `start` on, each of D's `signals` slices alike."""
+    def rotate(
+        self, x: Float[Tensor, "*heads tokens channels"], *, signals: int, start: int = 0
+    ) -> Float[Tensor, "*heads tokens channels"]:
+        """Rotate queries or keys by positions from `start` on, each of the `signals` slices of channels alike."""
         return x
 
     def check_width(self, width: int) -> None:
@@ -44,12 +48,10 @@ class Positions(Choice):
         """Number of learned numbers per head that `bias` looks up; 0 for none. All layers share one table."""
         return 0
 
-    def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor | None:  # noqa: ARG002
-        """Return the bias of the logits, [H or 1, T_q, T_k] or None.
-
-        `distance` [T_q, T_k] is i - j; `learned` [buckets, H] is the table, if any. In a `causal` model the bias of
-        later keys is arbitrary.
-        """
+    def bias(
+        self, distance: Distances, heads: int, learned: Float[Tensor, "buckets heads"] | None, *, causal: bool
+    ) -> Float[Tensor, "#heads queries keys"] | None:
+        """Return the bias of the logits or None. In a `causal` model that of later keys is arbitrary."""
         return None
 
 
@@ -71,7 +73,7 @@ class Bucketed(Positions):
         return self
 
 
-def bucket(distance: Tensor, count: int, max_distance: int) -> Tensor:
+def bucket(distance: Distances, count: int, max_distance: int) -> Distances:
     """Return T5's bucket of distances >= 0: half of them hold one each, others grow up to `max_distance`."""
     return torch.bucketize(distance, torch.tensor(_starts(count, max_distance), device=distance.device), right=True)
 
@@ -110,8 +112,8 @@ class Turning(Positions):
         return 1.0
 
     @abstractmethod
-    def frequencies(self, turning: int) -> Tensor:
-        """Radians per position, float64 [turning / 2]."""
+    def frequencies(self, turning: int) -> Float[Tensor, " pairs"]:
+        """Radians per position, float64."""
 
     def check_width(self, width: int) -> None:
         turning = round(self.share * width, 9)
@@ -121,7 +123,9 @@ class Turning(Positions):
                 f"rotary positions turn an even number of channels per signal; {part or 'got '}{turning:g}"
             )
 
-    def rotate(self, x: Tensor, *, signals: int, start: int = 0) -> Tensor:
+    def rotate(
+        self, x: Float[Tensor, "*heads tokens channels"], *, signals: int, start: int = 0
+    ) -> Float[Tensor, "*heads tokens channels"]:
         *front, length, channels = x.shape
         width = channels // signals
         turning = round(self.share * width)
@@ -142,8 +146,8 @@ def _reach(start: int, length: int) -> int:
 @shared_tensor
 def _waves(
     positions: Turning, length: int, turning: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Compute cosine and sine of the angles [length, turning / 2] of positions from 0, times the scale."""
+) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
+    """Compute cosine and sine of the angles of positions from 0, times the scale."""
     angle = torch.arange(length, dtype=torch.float64)[:, None] * positions.frequencies(turning)
     return (positions.scale * angle.cos()).to(device, dtype), (positions.scale * angle.sin()).to(device, dtype)
 
@@ -162,7 +166,9 @@ class Alibi(Positions):
 
     kind: Literal["alibi"] = "alibi"
 
-    def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
+    def bias(
+        self, distance: Distances, heads: int, learned: Float[Tensor, "buckets heads"] | None, *, causal: bool
+    ) -> Float[Tensor, "heads queries keys"]:
         h = torch.arange(1, heads + 1, device=distance.device)
         slopes = torch.exp2(-8 * h / heads)
         return -slopes[:, None, None] * distance.abs()
@@ -183,7 +189,9 @@ class Bucket(Bucketed):
 
     kind: Literal["bucket"] = "bucket"
 
-    def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
+    def bias(
+        self, distance: Distances, heads: int, learned: Float[Tensor, "buckets heads"] | None, *, causal: bool
+    ) -> Float[Tensor, "1 queries keys"]:
         return bucket(distance.abs(), self.count, self.max_distance).float()[None]
 
 
@@ -222,7 +230,7 @@ class Rotary(Turning):
     kind: Literal["rotary"] = "rotary"
     base: PositiveFloat = 10_000.0
 
-    def frequencies(self, turning: int) -> Tensor:
+    def frequencies(self, turning: int) -> Float[Tensor, " pairs"]:
         return self.base ** (-torch.arange(0, turning, 2, dtype=torch.float64) / turning)
 
 
@@ -239,12 +247,12 @@ class Sinusoidal(Positions):
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: PositiveFloat = 10_000.0
 
-    def embedding(self, length: int, width: int, device: torch.device) -> Tensor:
+    def embedding(self, length: int, width: int, device: torch.device) -> Float[Tensor, "length width"]:
         return _sines(self.base, length, width, device)
 
 
 @shared_tensor
-def _sines(base: float, length: int, width: int, device: torch.device) -> Tensor:
+def _sines(base: float, length: int, width: int, device: torch.device) -> Float[Tensor, "length width"]:
     frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
     return torch.stack((angle.sin(), angle.cos()), -1).flatten(1)[:, :width].float().to(device)
@@ -269,7 +277,9 @@ class T5(Bucketed):
     def buckets(self) -> int:
         return self.count
 
-    def bias(self, distance: Tensor, heads: int, learned: Tensor | None, *, causal: bool) -> Tensor:  # noqa: ARG002
+    def bias(
+        self, distance: Distances, heads: int, learned: Float[Tensor, "buckets heads"] | None, *, causal: bool
+    ) -> Float[Tensor, "heads queries keys"]:
         assert learned is not None
         if causal:
             buckets = bucket(distance.clamp(min=0), self.count, self.max_distance)
@@ -339,7 +349,7 @@ class Yarn(Turning):
             low, high = math.floor(low), math.ceil(high)
         return max(low, 0), high
 
-    def frequencies(self, turning: int) -> Tensor:
+    def frequencies(self, turning: int) -> Float[Tensor, " pairs"]:
         i = torch.arange(turning // 2, dtype=torch.float64)
         low, high = self.bounds(turning)
         ramp = ((i - low) / (high - low)).clamp(0, 1)

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import PositiveFloat
 from torch import Tensor
 
@@ -38,11 +39,18 @@ class RMSNorm(Preparation):
     eps: PositiveFloat = 1e-6
     """Keeps a zero vector from a division by 0; 1e-6 in released code."""
 
-    def prepare(self, q: Tensor, k: Tensor, *, query_gain: Tensor, key_gain: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(
+        self,
+        q: Float[Tensor, "*heads queries channels"],
+        k: Float[Tensor, "*key_heads keys channels"],
+        *,
+        query_gain: Float[Tensor, "1 #heads 1 channels"],
+        key_gain: Float[Tensor, "1 #heads 1 channels"],
+    ) -> tuple[Float[Tensor, "*heads queries channels"], Float[Tensor, "*key_heads keys channels"]]:
         q, k = self._normalise(q), self._normalise(k)
         return q * query_gain.to(q), k * key_gain.to(k)
 
-    def _normalise(self, x: Tensor) -> Tensor:
+    def _normalise(self, x: Float[Tensor, "*heads tokens channels"]) -> Float[Tensor, "*heads tokens channels"]:
         """In float32 or more, and left there: rounded again, large logits would move."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         return wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()

@@ -4,11 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.grid.errors import SpecError
+from ablate.variants.axes import Distances, Keys, Map, Queries
 from ablate.variants.number import Matrix
 from ablate.variants.stages.families import FeatureProduct, Product, Rows
 
@@ -56,7 +58,7 @@ class CosFormer(Product):
             )
         return m
 
-    def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:
+    def logits(self, q: Queries, k: Keys, distance: Distances) -> Map:
         m = self.reach(distance.shape[-1])
         near = (distance.to(q.dtype) * (math.pi / (2 * m))).cos().clamp(min=0)  # at M itself rounding may go below 0
         return (q.relu() @ k.relu().transpose(-2, -1)) * near
@@ -84,13 +86,15 @@ class Dot(Product):
         """Return the factor that turns q . k over all `channels` into the mean logit of `signals` slices."""
         return 1 / math.sqrt(channels * signals)
 
-    def logits(self, q: Tensor, k: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002  (the family's signature)
+    def logits(self, q: Queries, k: Keys, distance: Distances) -> Map:
         return (q * self.scale(q.shape[-1])) @ k.transpose(-2, -1)
 
-    def mean_logits(self, q: Tensor, k: Tensor, distance: Tensor, signals: int) -> Tensor:  # type: ignore[override]  # noqa: ARG002
+    def mean_logits(  # type: ignore[override]
+        self, q: Queries, k: Keys, distance: Distances, signals: int
+    ) -> Map:
         return (q * self.scale(q.shape[-1], signals)) @ k.transpose(-2, -1)
 
-    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:
         return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))
 
 
@@ -106,10 +110,10 @@ class LinearELU(FeatureProduct):
 
     kind: Literal["linear_elu"] = "linear_elu"
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Float[Tensor, "*queries"]) -> Float[Tensor, "*queries"]:
         return F.elu(x) + 1
 
-    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:
         def phi(x: float) -> float:
             return x + 1 if x > 0 else math.exp(x)
 
@@ -134,11 +138,17 @@ class MLP(FeatureProduct):
     outer: Matrix = Matrix()
     """W2 [D, D]; its init is the gain."""
 
-    def features(self, x: Tensor, *, inner: Tensor, outer: Tensor) -> Tensor:
+    def features(
+        self,
+        x: Float[Tensor, "*maps tokens channels"],
+        *,
+        inner: Float[Tensor, "1 #heads channels channels"],
+        outer: Float[Tensor, "1 #heads channels channels"],
+    ) -> Float[Tensor, "*maps tokens channels"]:
         hidden = (x @ inner.to(x).transpose(-2, -1)).relu()
         return hidden @ outer.to(x).transpose(-2, -1)
 
-    def oracle(self, q: list[float], k: list[float], distance: int, length: int, *, inner: Rows, outer: Rows) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int, *, inner: Rows, outer: Rows) -> float:
         def phi(x: list[float]) -> list[float]:
             hidden = [max(0.0, sum(w * each for w, each in zip(row, x, strict=True))) for row in inner]
             return [sum(w * each for w, each in zip(row, hidden, strict=True)) for row in outer]
@@ -157,8 +167,8 @@ class ReluFeatures(FeatureProduct):
 
     kind: Literal["relu"] = "relu"
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Float[Tensor, "*queries"]) -> Float[Tensor, "*queries"]:
         return x.relu()
 
-    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:  # noqa: ARG002
+    def oracle(self, q: list[float], k: list[float], distance: int, length: int) -> float:
         return sum(max(a, 0.0) * max(b, 0.0) for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))

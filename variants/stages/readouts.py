@@ -2,8 +2,10 @@
 
 from typing import ClassVar, Literal
 
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import HeadOutput, HeadValues
 from ablate.variants.number import Vector
 from ablate.variants.stages.families import AttentionWeights, Readout, Rows
 
@@ -21,7 +23,9 @@ class GroundValue(Readout):
     ground_value: Vector = Vector(init=0.0)
     """Ground value v0 [D]: fixed, per layer (shared by its heads) or per head."""
 
-    def output(self, weights: AttentionWeights, v: Tensor, *, ground_value: Tensor) -> Tensor:
+    def output(
+        self, weights: AttentionWeights, v: HeadValues, *, ground_value: Float[Tensor, "#batch #heads #queries values"]
+    ) -> HeadOutput:
         if weights.ground is None:
             raise ValueError("a ground value needs a normaliser with a ground state")
         return weights.keys @ v + weights.ground * ground_value
@@ -50,10 +54,12 @@ class ValueBias(Readout):
     value_bias: Vector = Vector(init=0.0, per="head")
     """v* [D]: per head as in the paper, or per layer, shared by its heads."""
 
-    def output(self, weights: AttentionWeights, v: Tensor, *, value_bias: Tensor) -> Tensor:
+    def output(
+        self, weights: AttentionWeights, v: HeadValues, *, value_bias: Float[Tensor, "#batch #heads #queries values"]
+    ) -> HeadOutput:
         return weights.keys @ v + value_bias
 
-    def oracle(self, weights: list[float], ground: float, v: Rows, *, value_bias: list[float]) -> list[float]:  # noqa: ARG002
+    def oracle(self, weights: list[float], ground: float, v: Rows, *, value_bias: list[float]) -> list[float]:
         return [bias + sum(w * row[d] for w, row in zip(weights, v, strict=True)) for d, bias in enumerate(value_bias)]
 
 
@@ -64,8 +70,8 @@ class Values(Readout):
 
     kind: Literal["values"] = "values"
 
-    def output(self, weights: AttentionWeights, v: Tensor) -> Tensor:
+    def output(self, weights: AttentionWeights, v: HeadValues) -> HeadOutput:
         return weights.keys @ v
 
-    def oracle(self, weights: list[float], ground: float, v: list[list[float]]) -> list[float]:  # noqa: ARG002
+    def oracle(self, weights: list[float], ground: float, v: list[list[float]]) -> list[float]:
         return [sum(w * row[d] for w, row in zip(weights, v, strict=True)) for d in range(len(v[0]))]

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
+from ablate.variants.axes import Mask, Scalar
 from ablate.variants.number import Number, RunningMean
 from ablate.variants.stages.families import AttentionWeights, Rescale
 
@@ -48,7 +47,7 @@ class Affine(Rescale):
             return {}
         return {"prefix": "the uniform share is divided by the number of keys there are, which a prefix has fewer of"}
 
-    def rescale(self, weights: AttentionWeights, mask: Tensor, *, scale: Tensor, mean: Tensor) -> AttentionWeights:
+    def rescale(self, weights: AttentionWeights, mask: Mask, *, scale: Scalar, mean: Scalar) -> AttentionWeights:
         keys, ground = weights
         there = mask.sum(-1, keepdim=True).clamp(min=1) if self.n == "visible" else keys.shape[-1]
         return AttentionWeights(
@@ -81,8 +80,8 @@ class Scale(Rescale):
     factor: Number = Number(init=1.0)
     """alpha; the paper tries 2, 1, 0.2, 0.1 and 0.02."""
 
-    def rescale(self, weights: AttentionWeights, mask: Tensor, *, factor: Tensor) -> AttentionWeights:  # noqa: ARG002
+    def rescale(self, weights: AttentionWeights, mask: Mask, *, factor: Scalar) -> AttentionWeights:
         return AttentionWeights(factor * weights.keys, None if weights.ground is None else factor * weights.ground)
 
-    def oracle(self, weights: list[float], ground: float, length: int, *, factor: float) -> tuple[list[float], float]:  # noqa: ARG002
+    def oracle(self, weights: list[float], ground: float, length: int, *, factor: float) -> tuple[list[float], float]:
         return [each * factor for each in weights], ground * factor

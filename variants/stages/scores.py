@@ -7,10 +7,12 @@ from math import gcd
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
+from ablate.variants.axes import Map, Mask, Scalar
 from ablate.variants.number import Number, PositiveNumber, require_link
 from ablate.variants.score_map import Scores, block
 from ablate.variants.stages.families import LogScore, PlainScore, Range, Score
@@ -34,7 +36,7 @@ class EluPlusOne(LogScore):
 
     kind: Literal["elu_plus_one"] = "elu_plus_one"
 
-    def log_score(self, a: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return torch.where(a > 0, torch.log1p(a.clamp(min=0)), a)
 
     def oracle(self, a: float) -> float:
@@ -48,7 +50,7 @@ class Exponential(LogScore):
 
     kind: Literal["exponential"] = "exponential"
 
-    def log_score(self, a: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a
 
     def oracle(self, a: float) -> float:
@@ -125,7 +127,7 @@ class HeadGroups(Score):
     def oracle(self, a: float) -> float:
         raise NotImplementedError("a head has the score of its part; ask of_head() for it")
 
-    def scores(self, a: Tensor, mask: Tensor, **numbers: Tensor) -> Scores:
+    def scores(self, a: Map, mask: Mask, **numbers: Tensor) -> Scores:
         heads = a.shape[-3]
         self.check(heads)
         each = heads // len(self.parts)
@@ -147,7 +149,7 @@ class HeadGroups(Score):
         )
 
 
-def _log(scores: Scores) -> Tensor:
+def _log(scores: Scores) -> Map:
     assert scores.log is not None
     return scores.log
 
@@ -190,7 +192,7 @@ class Identity(PlainScore):
 
     kind: Literal["identity"] = "identity"
 
-    def score(self, a: Tensor) -> Tensor:
+    def score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a
 
     def oracle(self, a: float) -> float:
@@ -212,7 +214,7 @@ class Relu(PlainScore):
 
     kind: Literal["relu"] = "relu"
 
-    def score(self, a: Tensor) -> Tensor:
+    def score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a.relu()
 
     def oracle(self, a: float) -> float:
@@ -238,7 +240,7 @@ class Sigmoid(LogScore):
     shift: Number = Number(init=0.0)
     """b: 0 as in the paper on sinks; any granularity."""
 
-    def log_score(self, a: Tensor, *, shift: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*#map"], *, shift: Scalar) -> Float[Tensor, "*#map"]:
         return F.logsigmoid(a + shift)
 
     def oracle(self, a: float, *, shift: float) -> float:
@@ -267,10 +269,10 @@ class SignedExponential(LogScore):
 
     kind: Literal["signed_exponential"] = "signed_exponential"
 
-    def log_score(self, a: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a.abs()
 
-    def sign(self, a: Tensor) -> Tensor:
+    def sign(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a.detach().sign()
 
     def oracle(self, a: float) -> float:
@@ -293,7 +295,7 @@ class Square(PlainScore):
 
     kind: Literal["square"] = "square"
 
-    def score(self, a: Tensor) -> Tensor:
+    def score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a.square()
 
     def oracle(self, a: float) -> float:
@@ -318,7 +320,7 @@ class SSA(LogScore):
     b: Annotated[Number, require_link("positive")] = Number(init=1.0, per=("layer", "head"), link="positive")
     """The slope b, above 0: how large a logit is before the exponent matters; n b is the slope of ln f at 0."""
 
-    def log_score(self, a: Tensor, *, n: Tensor, b: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*#map"], *, n: Scalar, b: Scalar) -> Float[Tensor, "*#map"]:
         rising = torch.log1p(b * a.clamp(min=0))
         falling = torch.log1p(b * (-a).clamp(min=0))
         return n * torch.where(a >= 0, rising, -falling)  # this form keeps the slope n*b at a = 0
@@ -337,7 +339,7 @@ class Tanh(PlainScore):
 
     kind: Literal["tanh"] = "tanh"
 
-    def score(self, a: Tensor) -> Tensor:
+    def score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a.tanh()
 
     def oracle(self, a: float) -> float:
@@ -360,8 +362,8 @@ class Uniform(LogScore):
 
     kind: Literal["uniform"] = "uniform"
 
-    def log_score(self, a: Tensor) -> Tensor:
+    def log_score(self, a: Float[Tensor, "*map"]) -> Float[Tensor, "*map"]:
         return a * 0  # in the graph, so that gradients are 0 and not missing
 
-    def oracle(self, a: float) -> float:  # noqa: ARG002
+    def oracle(self, a: float) -> float:
         return 1.0

@@ -4,8 +4,10 @@ import math
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from ablate.variants.axes import Scalar
 from ablate.variants.number import Number, PositiveNumber
 from ablate.variants.stages.families import Transform
 
@@ -23,7 +25,7 @@ class Softcap(Transform):
     cap: PositiveNumber = Number(init=50.0, link="positive")
     """The cap c, in units of the logit; 50 in Gemma 2's attention."""
 
-    def transform(self, z: Tensor, *, cap: Tensor) -> Tensor:
+    def transform(self, z: Float[Tensor, "*map"], *, cap: Scalar) -> Float[Tensor, "*map"]:
         return cap * torch.tanh(z / cap)
 
     def oracle(self, z: float, *, cap: float) -> float:
@@ -44,7 +46,7 @@ class Temperature(Transform):
     tau: PositiveNumber = Number(init=1.0, link="positive")
     """The temperature tau; above 1 flattens the weights."""
 
-    def transform(self, z: Tensor, *, tau: Tensor) -> Tensor:
+    def transform(self, z: Float[Tensor, "*map"], *, tau: Scalar) -> Float[Tensor, "*map"]:
         return z / tau
 
     def oracle(self, z: float, *, tau: float) -> float:

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
 
+from ablate.variants.axes import Distances, Mask
 from ablate.variants.stages.families import Visible
 
 
@@ -20,7 +20,7 @@ class Everything(Visible):
 
     kind: Literal["everything"] = "everything"
 
-    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:  # noqa: ARG002
+    def restrict(self, mask: Mask, distance: Distances) -> Mask:
         return mask
 
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
@@ -69,7 +69,7 @@ class Prefix(Visible):
     def ahead(self) -> int:
         return self.length - 1
 
-    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
+    def restrict(self, mask: Mask, distance: Distances) -> Mask:
         inside = torch.arange(distance.shape[-1], device=distance.device) < self.length
         alive = mask.any(-1, keepdim=True) & mask.any(-2, keepdim=True)
         return mask | ((distance < 0) & inside & alive)
@@ -100,7 +100,7 @@ class Window(Visible):
     def example(cls) -> Self:
         return cls(size=3)
 
-    def restrict(self, mask: Tensor, distance: Tensor) -> Tensor:
+    def restrict(self, mask: Mask, distance: Distances) -> Mask:
         return mask & (distance.abs() < self.size)
 
     def oracle(self, seen: list[list[bool]], i: int, j: int) -> bool:
