@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.grid.docstrings import docstring
@@ -140,13 +141,15 @@ def heads_needed(operator: Operator) -> int:
     raise SpecError(f"{operator.label!r} has no picture: its score takes neither 1, 2, 4 nor 8 heads")
 
 
-def _waves(rows: int, columns: int, step: float) -> Tensor:
+def _waves(rows: int, columns: int, step: float) -> Float[Tensor, "rows columns"]:
     """Make [rows, columns] with a mean square near 1 and different rows."""
     row, column = torch.arange(rows, dtype=torch.float64)[:, None], torch.arange(columns, dtype=torch.float64)
     return math.sqrt(2) * torch.cos(step * (row + 1) * (column + 1) + row)
 
 
-def _queries_and_keys(gate: int, query: int) -> tuple[Tensor, Tensor]:
+def _queries_and_keys(
+    gate: int, query: int
+) -> tuple[Float[Tensor, "1 1 queries channels"], Float[Tensor, "1 1 keys channels"]]:
     """Make q and k [1, 1, T, D + G] so that q . k / sqrt(D) of `query` is `LOGITS`, without the gate's channels."""
     z = torch.tensor(LOGITS, dtype=torch.float64)
     q = _waves(len(LOGITS), CHANNELS, 0.7)
@@ -158,7 +161,7 @@ def _queries_and_keys(gate: int, query: int) -> tuple[Tensor, Tensor]:
     return q[None, None], k[None, None]
 
 
-def _at_start(number: Number, shape: HeadShape) -> Tensor:
+def _at_start(number: Number, shape: HeadShape) -> Float[Tensor, " 1 #heads rows columns"]:
     """Return a number at step 0 in layer 0. Random values are waves in a matrix and their mean elsewhere."""
     if isinstance(number, Matrix):
         size = number.entries(shape)[0]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -88,14 +89,14 @@ class BoundaryValues(Evaluation):
             yield over_items("boundary_slope", slopes / a, point)
             yield Measurements("boundary_extent", self._extent(outputs.mean(0), task, a, x), point, len(outputs), None)
 
-    def _sweep(self, predict: Predict, task: LinearFunctions, a: float) -> Tensor:
+    def _sweep(self, predict: Predict, task: LinearFunctions, a: float) -> Float[Tensor, "contexts x"]:
         context = task.sigma_x * evaluation_draws(self.sample, 1, self.contexts, self.points)[2][0]
         x = context[:, None].repeat(1, len(self.x), 1)
         x[:, :, -1] = torch.tensor(self.x)
         x = x.flatten(0, 1)
         return predictions(predict, prompt(x, a * x))[:, -1].view(self.contexts, len(self.x))
 
-    def _extent(self, outputs: Tensor, task: LinearFunctions, a: float, x: Tensor) -> float:
+    def _extent(self, outputs: Float[Tensor, " x"], task: LinearFunctions, a: float, x: Float[Tensor, " x"]) -> float:
         bound = self.tolerance * abs(a) * x.abs().clamp(min=task.sigma_x)
         off = ~((outputs - a * x).abs() <= bound)  # NaN is off
         return float(x[off].abs().min()) if off.any() else math.inf

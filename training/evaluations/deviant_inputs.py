@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
@@ -92,8 +93,10 @@ class DeviantInputs(Evaluation):
                 for position, value in enumerate(values[0].tolist(), start=1):
                     yield Measurements(f"{name}deviant_prediction", value, _place(number, position), 1, None)
 
-    def _draw(self, task: LinearFunctions, sigma: float) -> tuple[Tensor, Tensor]:
-        """Draw points x and values y, [functions, sequences, points] each. The first x has the spread `sigma`."""
+    def _draw(
+        self, task: LinearFunctions, sigma: float
+    ) -> tuple[Float[Tensor, "functions sequences points"], Float[Tensor, "functions sequences points"]]:
+        """Draw points x and values y. The first x has the spread `sigma`."""
         a, b, x = evaluation_draws(self.sample, self.functions, self.sequences, self.points)
         x = torch.cat((sigma * x[..., :1], task.sigma_x * x[..., 1:]), -1)
         return x, task.sigma_f * (a * x + b)
@@ -103,5 +106,7 @@ def _place(number: int, position: int) -> dict[str, float]:
     return {"prompt": number, "position": position}
 
 
-def _scored_mean(name: str, errors: Tensor, point: Mapping[str, float]) -> Measurements:
+def _scored_mean(
+    name: str, errors: Float[Tensor, "functions sequences points"], point: Mapping[str, float]
+) -> Measurements:
     return over_items(name, errors[..., SCORED_FROM:].mean((1, 2)), point)

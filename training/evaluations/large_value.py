@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
@@ -63,7 +64,7 @@ class LargeValue(Evaluation):
                 yield over_items("always_true.large_value_error_rate", (~label).double(), point)
                 yield over_items("always_false.large_value_error_rate", label.double(), point)
 
-    def _draw(self, task: Quantifiers, value: float, *, decides: bool) -> Tensor:
+    def _draw(self, task: Quantifiers, value: float, *, decides: bool) -> Float[Tensor, "sequences numbers"]:
         x = task.sigma * evaluation_draws(self.sample, self.sequences, self.numbers - 1)
         if decides:
             x = x.abs() if task.quantifier == "every" else -x.abs()

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Protocol, Self, final, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Float
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -162,7 +163,7 @@ class LengthExtrapolationJudge(Judge):
                     yield over_items("length_extrapolation_bucket_loss", _means(losses, there), place)
 
 
-def _means(nats: Tensor, counted: Tensor) -> Tensor:
+def _means(nats: Float[Tensor, "windows tokens"], counted: Bool[Tensor, "windows tokens"]) -> Float[Tensor, " windows"]:
     return (nats * counted).sum(1) / counted.sum(1)
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.grid.errors import SpecError
@@ -20,8 +21,8 @@ _NUMBERS = 1 << 24
 """Logits per forward pass."""
 
 
-def costs(predict: Predict, batch: Batch, vocabulary: int) -> Tensor:
-    """Compute the loss of each target in nats, float64 [B, T] on the CPU; 0 if the target is `UNSCORED`."""
+def costs(predict: Predict, batch: Batch, vocabulary: int) -> Float[Tensor, "batch tokens"]:
+    """Compute the loss of each target in nats, float64 on the CPU; 0 if the target is `UNSCORED`."""
     rows = max(1, _NUMBERS // max(1, batch.inputs.shape[1] * vocabulary))
     return token_losses(predict, batch, rows, torch.float64)
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -211,7 +212,7 @@ class MinimalPairsJudge(Judge):
         yield over_sets("minimal_pairs_ties", ties)
         yield Measurements("chance.minimal_pairs", 0.5, {}, sum(each.items for each in right), None)
 
-    def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Tensor:
+    def scores(self, predict: Predict, sentences: Sequence[Sequence[int]]) -> Float[Tensor, " sentences"]:
         """Score sentences, more is better: float64 on the CPU."""
         padded = Sentences([np.array(each) for each in sentences])
         scores = torch.zeros(len(sentences), dtype=torch.float64)
@@ -250,7 +251,9 @@ class MinimalPairsJudge(Judge):
         if group:
             yield torch.tensor(group)
 
-    def _make_question(self, sentences: Sentences, group: Tensor) -> tuple[Batch, Tensor]:
+    def _make_question(
+        self, sentences: Sentences, group: Int[Tensor, " sentences"]
+    ) -> tuple[Batch, Int[Tensor, " rows"]]:
         """Make the input of a model; return also the place in `group` of the sentence of each sequence."""
         ids, sizes = sentences.frame(group, self._encoder.end, int(sentences.sizes[group[0]]) + 2)
         column, each = torch.arange(ids.shape[1]), torch.arange(len(group))

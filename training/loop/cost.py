@@ -24,13 +24,13 @@ from fractions import Fraction
 from typing import Final, Literal, final
 
 import torch
-from torch import Tensor
 
 from ablate.runners.processes.memory import peak_memory_bytes
 from ablate.runners.processes.process_group import World, node_count
 from ablate.training.loop.energy import Energy, meters
 from ablate.training.loop.flops import Shape, count_flops
 from ablate.training.trial import Trial
+from ablate.variants.axes import Inputs
 
 LONG_S: Final = 30.0
 """Seconds of training that justify half a second for measuring the peak of the device."""
@@ -50,7 +50,7 @@ class Cost:
         measured = world.place.rank == 0 and node_count() == 1  # meters of other nodes cannot be read
         self._energy = Energy(meters(world.device, trial.execution.gpus) if measured else None)
 
-    def begin_step(self, inputs: Tensor) -> None:
+    def begin_step(self, inputs: Inputs) -> None:
         """Note the batch `inputs` [B, T, ...] of all ranks."""
         self._drawn = Shape(inputs.shape[0], inputs.shape[1])
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ablate.training.optimisers.optimiser import ParameterVectors
@@ -51,12 +52,12 @@ class Flat:
         """Set gradients to 0."""
         self._gradient_and_loss.zero_()
 
-    def with_loss(self, loss: Tensor) -> Tensor:
+    def with_loss(self, loss: Float[Tensor, ""]) -> Float[Tensor, " gradients_and_loss"]:
         """Return the gradient with `loss` as its last entry; a view, so changes reach the gradient."""
         self._gradient_and_loss[-1] = loss
         return self._gradient_and_loss
 
-    def clip_gradients(self, limit: float | None) -> Tensor:
+    def clip_gradients(self, limit: float | None) -> Float[Tensor, ""]:
         """Return the Euclidean norm of the gradient, and scale the gradient down to `limit` if it is longer.
 
         The host does not wait for the norm.
@@ -92,7 +93,7 @@ def _hidden_rows(model: Model) -> dict[int, list[int]]:
 
 
 @torch.no_grad()
-def _join(parameters: Sequence[nn.Parameter], gradients: Tensor) -> nn.Parameter:
+def _join(parameters: Sequence[nn.Parameter], gradients: Float[Tensor, " gradients"]) -> nn.Parameter:
     """Join `parameters` in one vector, whose gradient is the beginning of `gradients`."""
     vector = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
     vector.grad = gradients[: vector.numel()]

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from torch import Tensor
-
 from ablate.training.tasks.task import Predict, predict_next, start_cache
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.cache import ModelCache
 
 T = TypeVar("T")
@@ -25,7 +24,9 @@ class InterruptiblePredict(Predict):
         self._outputs, self._kept, self._stop_requested, self._keep = outputs, kept, stop_requested, keep
         self._recalled = 0
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:
+    def __call__(
+        self, inputs: Inputs, visible: Visibility | None = None, cache: ModelCache | None = None, /
+    ) -> Outputs:
         if self._stop_requested():
             raise EvaluationStopped
         return predict_next(self._outputs, inputs, visible, cache)

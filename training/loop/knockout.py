@@ -23,7 +23,6 @@ from functools import partial
 from typing import NamedTuple, TypeVar, final
 
 import torch
-from torch import Tensor
 
 from ablate.grid.values import MOST_NAME
 from ablate.runners.output import say
@@ -46,6 +45,7 @@ from ablate.training.tasks.task import (
 )
 from ablate.training.trial import Trial
 from ablate.variants import Transformer
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.cache import ModelCache
 from ablate.variants.model.knockout import changed_stages
 
@@ -71,7 +71,9 @@ class _FinitePredict(Predict):
     def __init__(self, predict: Predict) -> None:
         self._predict = predict
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:
+    def __call__(
+        self, inputs: Inputs, visible: Visibility | None = None, cache: ModelCache | None = None, /
+    ) -> Outputs:
         outputs = predict_next(self._predict, inputs, visible, cache)
         if not bool(outputs.isfinite().all()):
             raise _NotFinite

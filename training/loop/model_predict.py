@@ -3,9 +3,9 @@
 from typing import Literal, final
 
 import torch
-from torch import Tensor
 
 from ablate.training.tasks.task import Predict
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.cache import ModelCache
 from ablate.variants.model.foreign import Model
 
@@ -17,7 +17,9 @@ class ModelPredict(Predict):
     def __init__(self, model: Model, device: torch.device, precision: Literal["float32", "bfloat16"]) -> None:
         self._model, self._device, self._precision = model, device, precision
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, cache: ModelCache | None = None, /) -> Tensor:
+    def __call__(
+        self, inputs: Inputs, visible: Visibility | None = None, cache: ModelCache | None = None, /
+    ) -> Outputs:
         inputs = inputs.to(self._device)
         visible = None if visible is None else visible.to(self._device)
         if self._precision == "float32":

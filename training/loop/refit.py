@@ -7,6 +7,7 @@ All weights stay as they are.
 from functools import partial
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.training.loop.batch_parts import BatchPart, parts
@@ -37,7 +38,7 @@ def last_batches(trial: Trial, data: Data) -> list[BatchPart]:
     return [part._replace(terms=part.terms / len(wanted)) for part in drawn]
 
 
-def _fit(trial: Trial, model: Transformer, data: Data, predict: Predict) -> list[Tensor]:
+def _fit(trial: Trial, model: Transformer, data: Data, predict: Predict) -> list[Float[Tensor, "2 heads 1 1"]]:
     """Return the two factors [2, H, 1, 1] of the heads of each layer, on the CPU."""
     with torch.inference_mode(False), torch.enable_grad():  # noqa: FBT003
         drawn = [part for part in last_batches(trial, data) if part.terms]

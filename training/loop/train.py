@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, final
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ablate.runners.processes.failure import breaks_process, failure_of
@@ -41,6 +42,7 @@ from ablate.training.probes.probe import NORMS, ProbeArray, ProbeInput, probe_mo
 from ablate.training.tasks.task import DIVERGED, Items, Measurements
 from ablate.training.trial import Trial, build_model
 from ablate.variants import Transformer
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.running_means import BatchShare, RunningMeans
 from ablate.variants.model.seeding import generator
 
@@ -176,7 +178,7 @@ class _TrainingRun:
             part.batch.inputs, part.sequences, partial(self._seed, step, part.number), visible=part.batch.visible
         )
 
-    def _backward(self, step: int, part: BatchPart) -> Sequence[Tensor]:
+    def _backward(self, step: int, part: BatchPart) -> Sequence[Float[Tensor, ""]]:
         """Add the gradient of a part; return its share of the loss and of other logged values."""
         if self._means is not None:
             self._seed(step, part.number)
@@ -186,7 +188,7 @@ class _TrainingRun:
         losses[0].backward()  # type: ignore[no-untyped-call]
         return [each.detach() for each in losses]
 
-    def _sum_losses(self, losses: list[Sequence[Tensor]]) -> Sequence[Tensor]:
+    def _sum_losses(self, losses: list[Sequence[Float[Tensor, ""]]]) -> Sequence[Float[Tensor, ""]]:
         if self._means is None:
             return losses[0]
         nothing = [torch.zeros((), device=self._device)] * (1 + len(self._data.logged))
@@ -307,10 +309,12 @@ class _TrainingRun:
             self._probe(step, diverged=True)
         self._seconds["probe_s"] += time.perf_counter() - began
 
-    def _losses(self, inputs: Tensor, visible: Tensor | None, targets: Tensor) -> Sequence[Tensor]:
+    def _losses(
+        self, inputs: Inputs, visible: Visibility | None, targets: Shaped[Tensor, "batch ..."]
+    ) -> Sequence[Float[Tensor, ""]]:
         return self._data.losses(self._outputs(inputs, visible), targets)
 
-    def _outputs(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+    def _outputs(self, inputs: Inputs, visible: Visibility | None) -> Outputs:
         if self._training.precision == "float32":
             return self._model(inputs, visible)  # type: ignore[no-any-return]
         with self._mixed_precision():

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
@@ -55,7 +56,7 @@ class _UncorrectedMomentum(torch.optim.Optimizer):
             for vector in group["params"]:
                 self._move(vector, group["lr"], group["weight_decay"])
 
-    def _move(self, vector: Tensor, lr: float, weight_decay: float) -> None:
+    def _move(self, vector: Float[Tensor, " entries"], lr: float, weight_decay: float) -> None:
         state, gradient = self.state[vector], vector.grad
         assert gradient is not None
         if not state:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -86,7 +87,7 @@ class Muon(Optimiser):
 class _OrthogonalMomentum(torch.optim.Optimizer):
     """Updates matrices of `shapes` that follow one another in `vector`."""
 
-    def __init__(self, vector: Tensor, shapes: Sequence[tuple[int, int]], spec: Muon) -> None:
+    def __init__(self, vector: Float[Tensor, " entries"], shapes: Sequence[tuple[int, int]], spec: Muon) -> None:
         super().__init__([vector], {"lr": spec.lr})
         self._spec, self._shapes = spec, tuple(shapes)
         self._alike = {shape: [at for at, each in enumerate(shapes) if each == shape] for shape in self._shapes}
@@ -104,7 +105,7 @@ class _OrthogonalMomentum(torch.optim.Optimizer):
             vector.mul_(1 - lr * spec.weight_decay)
         vector.add_(update, alpha=-lr)
 
-    def _update(self, vector: Tensor) -> Tensor:
+    def _update(self, vector: Float[Tensor, " entries"]) -> Float[Tensor, " entries"]:
         pieces = torch.split(vector, [outputs * inputs for outputs, inputs in self._shapes])
         dtype, updates = vector.dtype if self._spec.precision == "float32" else torch.bfloat16, dict[int, Tensor]()
         for (outputs, inputs), places in self._alike.items():
@@ -114,8 +115,10 @@ class _OrthogonalMomentum(torch.optim.Optimizer):
         return torch.cat([updates[at] for at in range(len(self._shapes))])
 
 
-def orthogonalise(matrices: Tensor, rounds: int, dtype: torch.dtype) -> Tensor:
-    """Return matrices [n, outputs, inputs] with the same singular vectors and singular values near 1, in `dtype`."""
+def orthogonalise(
+    matrices: Float[Tensor, "matrices outputs inputs"], rounds: int, dtype: torch.dtype
+) -> Float[Tensor, "matrices outputs inputs"]:
+    """Return matrices with the same singular vectors and singular values near 1, in `dtype`."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     x = (x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=_LEAST)).to(dtype)

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple, final
 
+from jaxtyping import Float
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.optim import Optimizer
@@ -19,16 +20,16 @@ LR_SHARE = "lr_share"
 class ParameterVectors(NamedTuple):
     """The parameters of a model, each in one of these vectors with gradients."""
 
-    decayed: list[Tensor]
+    decayed: list[Float[Tensor, " decayed"]]
     """Under weight decay: weight matrices and embeddings. One vector, or none."""
-    kept: list[Tensor]
+    kept: list[Float[Tensor, " kept"]]
     """Without weight decay: biases, norms and the operators' numbers, whose neutral point is not zero."""
-    hidden: Tensor | None = None
+    hidden: Float[Tensor, " hidden"] | None = None
     """The layers' weight matrices, one after another and not in `decayed`, for an optimiser with `by_matrix`."""
     shapes: tuple[tuple[int, int], ...] = ()
     """Outputs and inputs of each matrix in `hidden`."""
 
-    def vectors(self) -> list[Tensor]:
+    def vectors(self) -> list[Float[Tensor, " _"]]:
         return [*self.decayed, *self.kept, *([] if self.hidden is None else [self.hidden])]
 
     def groups(self, weight_decay: float) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from ablate.runners.processes.process_state import reset_random
 from ablate.training.planning.tried_task import one_sentence
 from ablate.training.trial import Trial
 from ablate.variants import Mixer, Operator, Scalars, Tokens
+from ablate.variants.axes import Inputs, Outputs
 from ablate.variants.model.backbone import Backbone
 from ablate.variants.model.block import LayerPosition, mixer_of
 from ablate.variants.model.foreign import AnyBackbone, ForeignModel
@@ -147,7 +148,7 @@ def _require_apart(
             )
 
 
-def _compute(module: nn.Module, x: Tensor) -> Tensor:
+def _compute(module: nn.Module, x: Inputs) -> Outputs:
     with reset_random(0):  # the same dropout
         return module(x)  # type: ignore[no-any-return]
 
@@ -156,7 +157,7 @@ def _drawing(inputs: Scalars | Tokens, length: int) -> Callable[[int], Tensor]:
     return lambda number: _draw(inputs, length, number)
 
 
-def _draw(inputs: Scalars | Tokens, length: int, number: int) -> Tensor:
+def _draw(inputs: Scalars | Tokens, length: int, number: int) -> Inputs:
     """Draw two sequences of inputs."""
     made = torch.Generator().manual_seed(number)
     if isinstance(inputs, Tokens):

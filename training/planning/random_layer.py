@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.variants.attend import Heads, attention, prepare
@@ -87,7 +88,7 @@ class RandomLayer:
                 tensor.copy_(drawn.normal_(0, spread, generator=generator(0, name, layer, len(shape))))
 
     @torch.no_grad()
-    def output(self) -> Tensor:
+    def output(self) -> Float[Tensor, "tokens width"]:
         """Return the heads' outputs [T, width]; ValueError if one is not finite."""
         size, numbers = self.size, self.numbers.values(self._q, self._x)
         q, k = prepare(self.operator, self._q, self._k, size.positions, numbers)
@@ -107,9 +108,9 @@ class RandomLayer:
 
 
 @lru_cache(maxsize=64)
-def _normal(name: str, length: int, width: int) -> Tensor:
+def _normal(name: str, length: int, width: int) -> Float[Tensor, "1 length width"]:
     return torch.empty(1, length, width, dtype=torch.float64).normal_(generator=generator(0, name))
 
 
-def _in_heads(x: Tensor, heads: int) -> Tensor:
+def _in_heads(x: Float[Tensor, "1 tokens width"], heads: int) -> Float[Tensor, "1 heads tokens channels"]:
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)

@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import Any, Final, NamedTuple, final
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ablate.grid.errors import AblateError, SpecError
@@ -25,6 +26,7 @@ from ablate.runners.provenance.origin import is_installed, is_project
 from ablate.training.tasks.counter_rng import CPU
 from ablate.training.tasks.task import Batch, Data, Items, Measurements, Predict, Task, row_words
 from ablate.variants import Scalars, Tokens
+from ablate.variants.axes import Inputs, Outputs
 
 _OUTPUTS: Final = 2**22
 """Numbers of a model's outputs for which a loss is computed, in whole sequences."""
@@ -147,7 +149,7 @@ class TriedTask:
         return batch
 
     @cached_property
-    def few(self) -> tuple[Batch, Tensor]:
+    def few(self) -> tuple[Batch, Outputs]:
         """The first sequences of the batch with their targets, and outputs of the function that stands for a model."""
         width = width_of(self.inputs)
         most = max(1, _OUTPUTS // max(1, width * self.batch.inputs.shape[1]))
@@ -155,7 +157,7 @@ class TriedTask:
             batch = self.data.complete_batch(self.batch.first(most))
         return batch, outputs(batch.inputs, width).requires_grad_()
 
-    def loss(self, predicted: Tensor) -> Tensor:
+    def loss(self, predicted: Outputs) -> Float[Tensor, ""]:
         with one_sentence(f"{self.where}: loss()"):
             loss = self.data.loss(predicted, self.few[0].targets)
         if isinstance(loss, Tensor) and loss.dim() == 0:
@@ -178,8 +180,8 @@ def width_of(inputs: Scalars | Tokens) -> int:
     return inputs.vocabulary if isinstance(inputs, Tokens) else inputs.width
 
 
-def outputs(inputs: Tensor, width: int) -> Tensor:
-    """Compute outputs [B, T, width] that depend on inputs and position, and on nothing else."""
+def outputs(inputs: Inputs, width: int) -> Outputs:
+    """Compute outputs that depend on inputs and position, and on nothing else."""
     seen = inputs.to(torch.float32)
     seen = seen.sum(-1) if seen.dim() == 3 else seen
     phase = 0.7 * seen + 0.3 * torch.arange(seen.shape[1])
@@ -213,7 +215,7 @@ def _visible_fault(visible: Any, shape: tuple[int, ...]) -> str:
     return f"visible is {what}; it is bool {list(queries[0])} or {list(queries[1])}"
 
 
-def first_of(wrong: Tensor) -> tuple[int, ...]:
+def first_of(wrong: Bool[Tensor, "..."]) -> tuple[int, ...]:
     """Return the place of the first True."""
     return tuple(wrong.nonzero()[0].tolist())
 

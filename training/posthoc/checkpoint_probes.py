@@ -29,6 +29,7 @@ from ablate.training.tasks.distillation.hugging_face_model import HuggingFaceMod
 from ablate.training.tasks.task import Task
 from ablate.variants import Heads, causal, gpt2, softmax
 from ablate.variants.attend import definition
+from ablate.variants.axes import Ids, Visibility
 from ablate.variants.model.head_attention import AttentionTrace
 from ablate.variants.model.transformer import LayerTrace
 
@@ -111,8 +112,8 @@ class _Checkpoint:
         self._model, self._name = model, name
 
     @torch.inference_mode()
-    def trace_layers(self, inputs: Tensor, visible: Tensor | None) -> Iterator[LayerTrace]:
-        """Yield the layers on token ids [B, T] from the bottom; `visible` is as in `Batch`."""
+    def trace_layers(self, inputs: Ids, visible: Visibility | None) -> Iterator[LayerTrace]:
+        """Yield the layers on token ids from the bottom; `visible` is as in `Batch`."""
         traces: list[AttentionTrace] = []
         plain = causal(inputs.shape[1], inputs.shape[1], inputs.device)
         mask = None if visible is None else (visible & plain)[:, None]

@@ -12,6 +12,7 @@ Rows of zeros are left out by the first definition and are equal weights by the 
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ablate.training.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
@@ -48,14 +49,16 @@ class AttentionEntropy(Probe):
             yield Probed("entropy_last_sd", of_sequences[any_head].std().item(), layer.layer)
 
 
-def _last_token(real: Tensor) -> Tensor:
-    """Find the place [B, H] of the last token that is no padding."""
+def _last_token(real: Bool[Tensor, "batch heads tokens"]) -> Int[Tensor, "batch heads"]:
+    """Find the place of the last token that is no padding."""
     backwards = real.flip(-1).to(torch.uint8).argmax(-1)
     return real.shape[-1] - 1 - backwards
 
 
-def _entropy_above_least(weights: Tensor, visible: Tensor) -> Tensor:
-    """Compute the entropy [B, H] of the visible weights [B, H, T] minus the least of them."""
+def _entropy_above_least(
+    weights: Float[Tensor, "batch heads keys"], visible: Bool[Tensor, "batch heads keys"]
+) -> Float[Tensor, "batch heads"]:
+    """Compute the entropy of the visible weights minus the least of them."""
     least = weights.masked_fill(~visible, torch.inf).amin(-1, keepdim=True)
     above = (weights - least).masked_fill(~visible, 0)
     equal = above.sum(-1) == 0

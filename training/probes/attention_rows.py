@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import final
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ablate.training.probes.probe import NOWHERE, Probed
@@ -34,46 +35,46 @@ class AttentionRows:
         """[B, H, T, T], from the operator; 0 if hidden."""
 
     @cached_property
-    def real(self) -> Tensor:
-        """True for tokens, False for padding: [B, H, T]."""
+    def real(self) -> Bool[Tensor, "batch heads queries"]:
+        """True for tokens, False for padding."""
         own = self._layer.worked.heads.model_mask.diagonal(dim1=-2, dim2=-1)
         return own.expand(self.weights.shape[:-1])
 
     @cached_property
-    def seen(self) -> Tensor:
-        """True if the operator shows the key to the query and neither is padding: [B, H, T, T]."""
+    def seen(self) -> Bool[Tensor, "batch heads queries keys"]:
+        """True if the operator shows the key to the query and neither is padding."""
         mask = visible_keys(self._layer.operator, self._layer.worked.heads)
         return mask & self.real[..., :, None]
 
-    def visible(self, position: int) -> Tensor:
-        """Return True if the model shows the key at `position`, 0 for a learned one, to the query: [B, H, T]."""
+    def visible(self, position: int) -> Bool[Tensor, "batch heads queries"]:
+        """Return True if the model shows the key at `position`, 0 for a learned one, to the query."""
         if position == 0:
             return self.real
         return self._layer.worked.heads.model_mask[..., position - 1] & self.real
 
     @cached_property
-    def whole_sequence(self) -> Tensor:
-        """True if nothing but the causal mask hides keys: [B, H]. False for padding or several documents."""
+    def whole_sequence(self) -> Bool[Tensor, "batch heads"]:
+        """True if nothing but the causal mask hides keys; False for padding or several documents."""
         mask = self._layer.worked.heads.model_mask
         later = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).triu(1)
         allowed = mask if (mask & later).any() else mask | later  # an encoder or a causal model
         return allowed.flatten(-2).all(-1).expand(self.weights.shape[:2])
 
-    def weight(self, position: int) -> Tensor | None:
-        """Return the weights [B, H, T] of the key at `position`, 0 for a learned key; None if there is no such key."""
+    def weight(self, position: int) -> Float[Tensor, "batch heads queries"] | None:
+        """Return the weights of the key at `position`, 0 for a learned key; None if there is no such key."""
         if position == 0:
             extra = self._layer.worked.attended.extra
             return None if extra is None else extra[..., 0].expand(self.weights.shape[:-1])
         return self.weights[..., position - 1] if position <= self.weights.shape[-1] else None
 
     @cached_property
-    def of_keys(self) -> Tensor:
-        """Sums of |weights| of the rows, without learned key and ground state: [B, H, T]."""
+    def of_keys(self) -> Float[Tensor, "batch heads queries"]:
+        """Sums of |weights| of the rows, without learned key and ground state."""
         return self.weights.abs().sum(-1)
 
     @cached_property
-    def whole(self) -> Tensor:
-        """Sums of |weights| of the rows, with learned key and ground state: [B, H, T]."""
+    def whole(self) -> Float[Tensor, "batch heads queries"]:
+        """Sums of |weights| of the rows, with learned key and ground state."""
         attended = self._layer.worked.attended
         sums = self.of_keys
         for other in (attended.ground, attended.extra):
@@ -81,7 +82,9 @@ class AttentionRows:
         return sums
 
 
-def mean(values: Tensor, counted: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def mean(
+    values: Float[Tensor, "*values"], counted: Bool[Tensor, "*#values"], dims: tuple[int, ...]
+) -> tuple[Float[Tensor, "*means"], Bool[Tensor, "*means"]]:
     """Return the mean over `dims` of the counted values, and True if there is any; without any the mean is 0."""
     counted = counted.expand_as(values)
     count = counted.sum(dims)
@@ -89,21 +92,25 @@ def mean(values: Tensor, counted: Tensor, dims: tuple[int, ...]) -> tuple[Tensor
 
 
 def by_head(
-    name: str, layer: int, means: tuple[Tensor, Tensor], point: Mapping[str, float] = NOWHERE, first: int = 0
+    name: str,
+    layer: int,
+    means: tuple[Float[Tensor, " heads"], Bool[Tensor, " heads"]],
+    point: Mapping[str, float] = NOWHERE,
+    first: int = 0,
 ) -> Iterator[Probed]:
-    """Yield a row for every head, counted from `first`, from (values [H], mask [H])."""
+    """Yield a row for every head, counted from `first`, from (values, mask)."""
     for head, (value, is_there) in enumerate(zip(*(each.tolist() for each in means), strict=True), first):
         if is_there:
             yield Probed(name, value, layer, head, point)
 
 
-def shares(values: Tensor, dim: int = -1) -> Tensor:
+def shares(values: Float[Tensor, "*values"], dim: int = -1) -> Float[Tensor, "*values"]:
     """Divide values of one sign by their sum; zeros stay zeros."""
     total = values.sum(dim, keepdim=True)
     return values / total.masked_fill(total == 0, 1)
 
 
-def entropy(shared: Tensor) -> Tensor:
+def entropy(shared: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows"]:
     """Compute -sum p ln p over the last dimension, in nats, with 0 ln 0 = 0."""
     terms: Tensor = torch.special.entr(shared)
     return terms.sum(-1)

@@ -11,6 +11,7 @@ query. Rows of padding are 0. A matrix of zeros has no rank.
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ablate.training.probes.attention_rows import AttentionRows, by_head, entropy, mean, shares
@@ -41,8 +42,8 @@ class EffectiveRank(Probe):
                 yield Probed("effective_rank_median", value, layer.layer, point={"sequence": sequence})
 
 
-def effective_rank(maps: Tensor) -> Tensor:
-    """Compute it for matrices [..., T, T]: NaN if an entry is not finite, 1 for zeros."""
+def effective_rank(maps: Float[Tensor, "*maps queries keys"]) -> Float[Tensor, "*maps"]:
+    """Compute it for matrices: NaN if an entry is not finite, 1 for zeros."""
     wrong = ~maps.isfinite().all(-1).all(-1)
     singular = torch.linalg.svdvals(maps.double().masked_fill(wrong[..., None, None], 0))
     return entropy(shares(singular)).exp().masked_fill(wrong, torch.nan)

@@ -16,11 +16,10 @@ token is the first key: in a model with sink tokens, the first of these.
 
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
 from ablate.training.probes.attention_rows import AttentionRows, by_head, mean
 from ablate.training.probes.probe import Found, Probe, ProbeInput, RowInfo
 from ablate.variants.attend import split_gate
+from ablate.variants.axes import Keys, Map, Queries
 from ablate.variants.model.transformer import LayerTrace
 from ablate.variants.operator import by_stage
 from ablate.variants.stages.families import split_signals
@@ -50,7 +49,7 @@ class FirstKey(Probe):
             yield from by_head(name, layer.layer, mean(cosines[..., keys], pairs[..., keys], (0, 2, 3)))
 
 
-def _cosines(layer: LayerTrace, q: Tensor, k: Tensor) -> Tensor:
+def _cosines(layer: LayerTrace, q: Queries, k: Keys) -> Map:
     operator, distance = layer.operator, layer.worked.heads.distance
     numbers = by_stage(layer.worked.numbers)["product"]
     signals = [split_signals(x, operator.signals.count) for x in (q, k)]

@@ -11,6 +11,7 @@ tokens of later documents in a sequence are among the others. A sequence of one 
 
 from typing import ClassVar, Literal
 
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ablate.training.probes.attention_rows import AttentionRows, mean
@@ -42,7 +43,9 @@ class MassiveActivation(Probe):
             yield from _compare_norms("unnormed_activation", layer.unnormed, real, layer.layer, depth)
 
 
-def _compare_norms(name: str, stream: Tensor, real: Tensor, layer: int, depth: int) -> Found:
+def _compare_norms(
+    name: str, stream: Float[Tensor, "batch tokens width"], real: Bool[Tensor, "batch tokens"], layer: int, depth: int
+) -> Found:
     norms, there = mean(stream.float().norm(dim=-1), real, (0,))
     others, any_other = mean(norms[1:], there[1:], (0,))
     if not (there[0] and any_other):

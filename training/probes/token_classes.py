@@ -35,6 +35,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from ablate.grid.errors import EnvironmentProblem
@@ -43,6 +44,7 @@ from ablate.training.probes.probe import NOWHERE, Found, Probe, ProbeInput, RowI
 from ablate.training.tasks.task import Task
 from ablate.training.tasks.text.encoder import Encoder, Encodes, require_spelled
 from ablate.variants import Operator, Tokens
+from ablate.variants.axes import Ids
 from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.model.transformer import LayerTrace
 
@@ -108,8 +110,8 @@ class Classified(Protocol):
     def class_names(self) -> Sequence[str]:
         """The names of the classes, lower-case words joined by `_`, by their numbers."""
 
-    def token_classes(self, inputs: Tensor) -> Tensor:
-        """Return the class of each token of ids [B, T], int64 on their device; -1 for no class."""
+    def token_classes(self, inputs: Ids) -> Int[Tensor, "batch tokens"]:
+        """Return the class of each token of ids, int64 on their device; -1 for no class."""
 
 
 BYTES = ("letter", "digit", "space", "punctuation", "beyond_ascii")
@@ -172,7 +174,7 @@ class TokenClasses(Probe):
         for name, value, is_there in zip(names, shared, there, strict=True):
             yield from by_head(f"{self._family}.{self.by}.{name}", layer.layer, (value, is_there))
 
-    def _classes(self, seen: ProbeInput) -> tuple[Sequence[str], Tensor]:
+    def _classes(self, seen: ProbeInput) -> tuple[Sequence[str], Int[Tensor, "batch tokens"]]:
         inputs = seen.batch.inputs
         if self.by == "bytes":
             ascii_classes = [_byte_class(chr(byte)) for byte in range(128)]

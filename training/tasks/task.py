@@ -13,6 +13,7 @@ from itertools import starmap
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
+from jaxtyping import Float, Int, Shaped
 from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,6 +22,7 @@ from ablate.grid.row_info import RowInfo
 from ablate.grid.spec import Choice
 from ablate.training.tasks.counter_rng import CPU
 from ablate.variants import Backbone, Scalars, Tokens
+from ablate.variants.axes import Inputs, Outputs, Visibility
 from ablate.variants.model.cache import ModelCache, NoCache
 from ablate.variants.model.mixer import Layers
 
@@ -30,8 +32,8 @@ T = TypeVar("T")
 class Predict(Protocol):
     """A model in inference mode."""
 
-    def __call__(self, inputs: Tensor, visible: Tensor | None = None, /) -> Tensor:
-        """Map inputs and visibility as in `Batch` to outputs [B, T, out]."""
+    def __call__(self, inputs: Inputs, visible: Visibility | None = None, /) -> Outputs:
+        """Map inputs and visibility as in `Batch` to outputs."""
 
 
 def start_cache(predict: Predict, tokens: int) -> ModelCache | None:
@@ -43,7 +45,7 @@ def start_cache(predict: Predict, tokens: int) -> ModelCache | None:
         return None
 
 
-def predict_next(predict: Predict, inputs: Tensor, visible: Tensor | None, cache: ModelCache | None) -> Tensor:
+def predict_next(predict: Predict, inputs: Inputs, visible: Visibility | None, cache: ModelCache | None) -> Outputs:
     """Call `predict`, on the next tokens if there is a `cache`, which `start_cache` made."""
     caching: Callable[..., Tensor] = predict
     return predict(inputs, visible) if cache is None else caching(inputs, visible, cache)
@@ -66,7 +68,7 @@ _SMALL = 16_384
 """Largest small batch: sequences, times the length or the number of tokens of the vocabulary."""
 
 
-def move(values: Tensor, device: torch.device) -> Tensor:
+def move(values: Shaped[Tensor, "..."], device: torch.device) -> Shaped[Tensor, "..."]:
     """Move a tensor to a device; the host does not wait for a copy to a GPU."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device)
@@ -74,12 +76,12 @@ def move(values: Tensor, device: torch.device) -> Tensor:
 
 
 class Batch(NamedTuple):
-    """Inputs, float [B, T, 1] or token ids [B, T], and the targets [B, ...] `Data.loss` compares outputs with."""
+    """Inputs, scalars or token ids, and the targets that `Data.loss` compares outputs with."""
 
-    inputs: Tensor
-    targets: Tensor
-    visible: Tensor | None = None
-    """Boolean, [B, T, T] or [B, 1, T]: True = query i may see key j if the model allows it. None hides nothing."""
+    inputs: Inputs
+    targets: Shaped[Tensor, "batch ..."]
+    visible: Visibility | None = None
+    """True = query i may see key j if the model allows it. None hides nothing."""
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
@@ -109,10 +111,10 @@ class Measurements(NamedTuple):
 class ItemMeasurements(Measurements):
     """A value with those of its items, float64 [items], whose mean it is; for a ratio, to first order."""
 
-    values: Tensor
+    values: Float[Tensor, " items"]
 
     @classmethod
-    def of(cls, measured: Measurements, values: Tensor) -> "ItemMeasurements":
+    def of(cls, measured: Measurements, values: Float[Tensor, " items"]) -> "ItemMeasurements":
         measurements = cls(*measured)
         measurements.values = values
         return measurements
@@ -159,19 +161,19 @@ class Data(ABC):
         return part
 
     @abstractmethod
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the training loss, a mean over terms; outputs [B, T, out]. It is compiled with the model."""
+    def loss(self, outputs: Outputs, targets: Shaped[Tensor, "batch ..."]) -> Float[Tensor, ""]:
+        """Compute the training loss, a mean over terms. It is compiled with the model."""
 
     @property
     def logged(self) -> Sequence[str]:
         """Names of the values logged per step besides the loss."""
         return ()
 
-    def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
+    def losses(self, outputs: Outputs, targets: Shaped[Tensor, "batch ..."]) -> Sequence[Float[Tensor, ""]]:
         """Compute `loss` and, for each name of `logged`, a mean over the same terms."""
         return (self.loss(outputs, targets),)
 
-    def terms(self, targets: Sequence[Tensor]) -> list[int]:
+    def terms(self, targets: Sequence[Shaped[Tensor, "_ ..."]]) -> list[int]:
         """Count the terms of `loss`, which weigh a part of a batch, by part; by default one per target."""
         return [each.numel() for each in targets]
 
@@ -181,12 +183,14 @@ class Data(ABC):
 
 
 class TokenData(Data):
-    """Data whose loss is the mean of -log p(target), in nats, over targets [B, T] that are not `UNSCORED`."""
+    """Data whose loss is the mean of -log p(target), in nats, over targets that are not `UNSCORED`."""
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(
+        self, outputs: Float[Tensor, "batch tokens vocabulary"], targets: Int[Tensor, "batch tokens"]
+    ) -> Float[Tensor, ""]:
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=UNSCORED)
 
-    def terms(self, targets: Sequence[Tensor]) -> list[int]:
+    def terms(self, targets: Sequence[Int[Tensor, "_ tokens"]]) -> list[int]:
         counts: list[int] = torch.stack([(each != UNSCORED).sum() for each in targets]).tolist()  # the host waits once
         return counts
 
@@ -268,7 +272,7 @@ def row_words(name: str, point: Mapping[str, float]) -> str:
     return f"{name} at {at}" if at else name
 
 
-def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = None) -> Measurements:
+def over_items(name: str, values: Float[Tensor, " items"], point: Mapping[str, float] | None = None) -> Measurements:
     """Measure the mean and standard error of one value per item, float64 [items]."""
     items = len(values)
     se = float(values.std(correction=1)) / math.sqrt(items) if items > 1 else None
@@ -276,7 +280,7 @@ def over_items(name: str, values: Tensor, point: Mapping[str, float] | None = No
 
 
 def in_chunks(
-    predict: Predict, inputs: Tensor, rows: int, reduce: Callable[[slice, Tensor], T], visible: Tensor | None = None
+    predict: Predict, inputs: Inputs, rows: int, reduce: Callable[[slice, Tensor], T], visible: Visibility | None = None
 ) -> Iterator[tuple[slice, T]]:
     """Yield what `reduce` makes of the outputs for `rows` sequences at a time: small results, as for `once`."""
 
@@ -289,8 +293,10 @@ def in_chunks(
         yield chunk, once(predict, partial(compute, chunk))
 
 
-def token_losses(predict: Predict, batch: Batch, rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Compute the nats of each target, float64 [B, T] on the CPU, in `dtype`; 0 if the target is `UNSCORED`."""
+def token_losses(
+    predict: Predict, batch: Batch, rows: int, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "batch tokens"]:
+    """Compute the nats of each target, float64 on the CPU, in `dtype`; 0 if the target is `UNSCORED`."""
 
     def reduce(chunk: slice, outputs: Tensor) -> Tensor:
         wanted = batch.targets[chunk].to(outputs.device)
@@ -303,13 +309,15 @@ def token_losses(predict: Predict, batch: Batch, rows: int, dtype: torch.dtype =
     return losses
 
 
-def spread_evenly(count: int, span: int) -> Tensor:
+def spread_evenly(count: int, span: int) -> Int[Tensor, " count"]:
     """Return `count` whole numbers from 0 to `span`, evenly spread, both ends included (int64)."""
     steps = max(count - 1, 1)
     return torch.tensor([index * span // steps for index in range(count)])
 
 
-def over_ratio(name: str, x: Tensor, n: Tensor, *, factor: float = 1.0, exponential: bool = False) -> Measurements:
+def over_ratio(
+    name: str, x: Float[Tensor, " items"], n: Float[Tensor, " items"], *, factor: float = 1.0, exponential: bool = False
+) -> Measurements:
     """Measure a ratio of sums over items, such as nats per token if items differ in their number of tokens.
 
         r = sum x / sum n,     se(r)^2 = m / (m - 1)  sum (x - r n)^2 / (sum n)^2        over m items (delta method)

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
 
 import torch
+from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
@@ -120,8 +121,12 @@ class Distillation(Task):
         return DistillationData(self, inner, teaching)
 
 
-def divergence(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Compute the divergence of the student's logits [B, T, V], and the teacher's entropy: nats by token [B, T]."""
+def divergence(
+    student: Float[Tensor, "batch tokens vocabulary"],
+    teacher: Float[Tensor, "batch tokens vocabulary"],
+    temperature: float,
+) -> tuple[Float[Tensor, "batch tokens"], Float[Tensor, "batch tokens"]]:
+    """Compute the divergence of the student's logits, and the teacher's entropy: nats by token."""
     logits = student.float()
     kl, entropy = _Forward.apply(logits, teacher.to(logits.dtype), temperature)  # type: ignore[no-untyped-call]
     return kl, entropy
@@ -132,7 +137,12 @@ class _Forward(torch.autograd.Function):
     """Keeps one tensor [B, T, V] for the gradient; autograd would keep three."""
 
     @staticmethod
-    def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any,
+        student: Float[Tensor, "batch tokens vocabulary"],
+        teacher: Float[Tensor, "batch tokens vocabulary"],
+        temperature: float,
+    ) -> tuple[Float[Tensor, "batch tokens"], Float[Tensor, "batch tokens"]]:
         log_q, log_p = (
             F.log_softmax(each if temperature == 1 else each / temperature, -1) for each in (student, teacher)
         )
@@ -146,7 +156,9 @@ class _Forward(torch.autograd.Function):
         return kl, entropy
 
     @staticmethod
-    def backward(ctx: Any, of_kl: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(
+        ctx: Any, of_kl: Float[Tensor, "batch tokens"], _: Tensor
+    ) -> tuple[Float[Tensor, "batch tokens vocabulary"], None, None]:
         """d kl / ds = (q - p) / tau."""
         (apart,) = ctx.saved_tensors
         return apart * (of_kl / ctx.temperature)[..., None], None, None
@@ -181,17 +193,21 @@ class DistillationData(Data):
         logits = self._teaching.logits(part.inputs, part.visible)
         return part._replace(targets=torch.cat((logits, part.targets[..., None].to(logits.dtype)), -1))
 
-    def terms(self, targets: Sequence[Tensor]) -> list[int]:
+    def terms(self, targets: Sequence[Int[Tensor, "_ tokens"]]) -> list[int]:
         return self._inner.terms(targets)
 
     @property
     def logged(self) -> Sequence[str]:
         return "kl", "soft_cross_entropy", *(("cross_entropy",) if self._task.cross_entropy_weight else ())
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(
+        self, outputs: Float[Tensor, "batch tokens vocabulary"], targets: Float[Tensor, "batch tokens vocabulary+1"]
+    ) -> Float[Tensor, ""]:
         return self.losses(outputs, targets)[0]
 
-    def losses(self, outputs: Tensor, targets: Tensor) -> Sequence[Tensor]:
+    def losses(
+        self, outputs: Float[Tensor, "batch tokens vocabulary"], targets: Float[Tensor, "batch tokens vocabulary+1"]
+    ) -> Sequence[Float[Tensor, ""]]:
         tau, weight = self._task.temperature, self._task.cross_entropy_weight
         labels = targets[..., -1].long()
         asked = labels != UNSCORED

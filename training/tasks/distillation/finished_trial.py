@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, final
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from ablate.training.tasks.task import Task
 from ablate.training.tasks.text.encoder import Encodes
 from ablate.training.tasks.user_files import absolute_path, require_hash
 from ablate.variants import Backbone, Operator, Placement, Transformer
+from ablate.variants.axes import Ids, Visibility
 from ablate.variants.model.mixer import Layers, OperatorOrMixer
 
 Hash = Annotated[str | None, Field(pattern="^[0-9a-f]{32}$")]
@@ -157,7 +159,7 @@ class _Trained(Teaching):
         super().__init__(model, record)
         self._lower = lower
 
-    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+    def forward(self, inputs: Ids, visible: Visibility | None) -> Float[Tensor, "batch tokens vocabulary"]:
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self._lower):
             return self.model(inputs, visible)  # type: ignore[no-any-return]
 

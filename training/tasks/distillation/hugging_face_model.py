@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, final
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from ablate.training.tasks.distillation.teacher import (
 from ablate.training.tasks.task import Task
 from ablate.training.tasks.text.corpus import content_hash
 from ablate.training.tasks.user_files import absolute_path, cache_by_file, require_hash
+from ablate.variants.axes import Ids, Visibility
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer.json"
 
@@ -112,11 +114,11 @@ class _Pretrained(Teaching):
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         self._window = _window(model.config)
 
-    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
+    def forward(self, inputs: Ids, visible: Visibility | None) -> Float[Tensor, "batch tokens vocabulary"]:
         arguments = {} if visible is None else self._mask_arguments(inputs, visible)
         return self.model(input_ids=inputs, use_cache=False, **arguments).logits  # type: ignore[no-any-return]
 
-    def _mask_arguments(self, inputs: Tensor, visible: Tensor) -> dict[str, Tensor]:
+    def _mask_arguments(self, inputs: Ids, visible: Visibility) -> dict[str, Tensor]:
         """Make mask and positions; positions count from the start of the row."""
         length = inputs.shape[1]
         if self._window is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ablate.grid.errors import SpecError
@@ -16,6 +17,7 @@ from ablate.training.tasks.counter_rng import CPU
 from ablate.training.tasks.task import Batch, Task
 from ablate.training.tasks.text.encoder import Encoder, Encodes
 from ablate.variants import Backbone, Tokens
+from ablate.variants.axes import Ids, Visibility
 from ablate.variants.model.mixer import Layers
 
 _TRIED = 8
@@ -61,18 +63,18 @@ class Teaching(ABC):
         self.record = record
 
     @abstractmethod
-    def forward(self, inputs: Tensor, visible: Tensor | None) -> Tensor:
-        """Compute logits [B, T, vocabulary] of any precision."""
+    def forward(self, inputs: Ids, visible: Visibility | None) -> Float[Tensor, "batch tokens vocabulary"]:
+        """Compute logits of any precision."""
 
     @torch.inference_mode()
-    def logits(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Map token ids [B, T] and visibility as in `Batch` to float32 [B, T, vocabulary] on their device."""
+    def logits(self, inputs: Ids, visible: Visibility | None = None) -> Float[Tensor, "batch tokens vocabulary"]:
+        """Map token ids and visibility as in `Batch` to logits in float32 on their device."""
         if inputs.device != self._device:
             self.model.to(inputs.device)
             self._device = inputs.device
         return self.forward(inputs, visible).float()
 
-    def predict(self, inputs: Tensor, visible: Tensor | None = None) -> Tensor:
+    def predict(self, inputs: Ids, visible: Visibility | None = None) -> Float[Tensor, "batch tokens vocabulary"]:
         return self.logits(inputs.to(self._device), None if visible is None else visible.to(self._device))
 
     def require_finite(self, name: str) -> None:

@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
+from jaxtyping import Float
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
@@ -35,6 +36,7 @@ from ablate.training.tasks.synthetic.grammar_sentences import (
     unigrams,
 )
 from ablate.training.tasks.task import Batch, Measurements, Predict, TokenData, in_chunks, over_items, token_losses
+from ablate.variants.axes import Ids
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -137,14 +139,14 @@ class GrammarData(TokenData):
             yield Measurements("chance.agreement_accuracy", 0.5, point, task.agreement_pairs, None)
 
     @cached_property
-    def _validation(self) -> tuple[SentenceSample, Tensor, Tensor]:
+    def _validation(self) -> tuple[SentenceSample, Float[Tensor, " windows"], Float[Tensor, " windows"]]:
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "windows")
         windows = _sampler(task, CPU).draw(draws, task.validation_windows, task.context)
         token_odds = odds(windows.tokens, task)
         return windows, token_odds.optimal().mean(1), token_odds.informed_loss(windows.topics).mean(1)
 
-    def _agreement(self, predict: Predict, attractors: int) -> Tensor:
+    def _agreement(self, predict: Predict, attractors: int) -> Float[Tensor, " pairs"]:
         """Return 1 if the verb that agrees is likelier than its other form, else 0; float64."""
         task = self._task
         draws = Draws(task.sample, "evaluation", "grammar", "agreement", attractors)
@@ -166,5 +168,5 @@ def _sampler(task: Grammar, device: torch.device) -> Sampler:
     return Sampler(task, device)
 
 
-def _predictions(tokens: Tensor) -> Batch:
+def _predictions(tokens: Ids) -> Batch:
     return Batch(F.pad(tokens[:, :-1], (1, 0), value=STOP), tokens)

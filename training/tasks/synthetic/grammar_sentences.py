@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple, final
 
 import torch
+from jaxtyping import Bool, Float, Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 from ablate.training.tasks.counter_rng import Draws
 from ablate.training.tasks.task import Task
 from ablate.variants import Tokens
+from ablate.variants.axes import Ids
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -95,30 +97,30 @@ class GrammarProcess(Task):
     def class_names(self) -> Sequence[str]:
         return CLASSES
 
-    def token_classes(self, inputs: Tensor) -> Tensor:
-        """Return the index in `class_names` of each token of ids [B, T], int64 on their device."""
+    def token_classes(self, inputs: Ids) -> Int[Tensor, "batch tokens"]:
+        """Return the index in `class_names` of each token of ids, int64 on their device."""
         first = torch.tensor([1, self.first_noun, self.first_verb, self.first_name], device=inputs.device)
         return torch.searchsorted(first, inputs.contiguous(), right=True)
 
 
-def zipf(count: int, exponent: float) -> Tensor:
-    """Return rank^-exponent / sum, float64 [count]."""
+def zipf(count: int, exponent: float) -> Float[Tensor, " count"]:
+    """Return rank^-exponent / sum, float64."""
     weights = torch.arange(1, count + 1, dtype=torch.float64) ** -exponent
     return weights / weights.sum()
 
 
-def by_topic(count: int, process: GrammarProcess) -> Tensor:
-    """Return probabilities of lemmas by topic, float64 [topics, count]; lemma i belongs to topic i mod topics."""
+def by_topic(count: int, process: GrammarProcess) -> Float[Tensor, "topics count"]:
+    """Return probabilities of lemmas by topic, float64; lemma i belongs to topic i mod topics."""
     own = torch.arange(count) % process.topics == torch.arange(process.topics)[:, None]
     weights = zipf(count, process.exponent) * (own.double() * process.strength).exp()
     return weights / weights.sum(1, keepdim=True)
 
 
 class SentenceSample(NamedTuple):
-    """Tokens [B, T] and the topic of each [B, T], int64; the first token is the first of a sentence."""
+    """Tokens and the topic of each, int64; the first token is the first of a sentence."""
 
-    tokens: Tensor
-    topics: Tensor
+    tokens: Ids
+    topics: Int[Tensor, "batch tokens"]
 
 
 @final
@@ -161,8 +163,10 @@ class Sampler:
         tokens = torch.where(inside == verb, verbs, tokens)
         return SentenceSample(torch.where(named, self._draw_names(draws, named, lemma), tokens), topics)
 
-    def agreement(self, draws: Draws, pairs: int, attractors: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw sentences up to their verb [B, 1 + 2 attractors], the verb that agrees and its other form, int64."""
+    def agreement(
+        self, draws: Draws, pairs: int, attractors: int
+    ) -> tuple[Int[Tensor, "pairs tokens"], Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+        """Draw sentences up to their verb, the verb that agrees and its other form, int64."""
         process = self._process
         topics = draws.below(self._process.topics, pairs, 1)
         plural = torch.arange(pairs, device=self._device)[:, None] % 2
@@ -173,22 +177,24 @@ class Sampler:
         verbs = process.first_verb + _index(self._verbs, draws.uniform(pairs, 1), topics)
         return opening, (verbs + process.verbs * plural)[:, 0], (verbs + process.verbs * (1 - plural))[:, 0]
 
-    def _attractors(self, draws: Draws, *shape: int, most: int) -> Tensor:
+    def _attractors(self, draws: Draws, *shape: int, most: int) -> Int[Tensor, "..."]:
         """Draw geometric k, with probability attractor^k (1 - attractor), at most `most`."""
         missed = torch.log1p(-draws.uniform(*shape))
         if self._process.attractor == 0:
             return torch.zeros_like(missed, dtype=torch.int64)
         return (missed / math.log(self._process.attractor)).clamp(max=most).long()
 
-    def _topics(self, draws: Draws, *shape: int) -> Tensor:
+    def _topics(self, draws: Draws, *shape: int) -> Int[Tensor, "batch sentences"]:
         """Draw the topic of each sentence: that of the last sentence that drew one."""
         drew = draws.uniform(*shape) < self._process.switching
         drew[:, 0] = True
         last = torch.where(drew, torch.arange(shape[1], device=self._device), 0).cummax(1).values
         return draws.below(self._process.topics, *shape).gather(1, last)
 
-    def _draw_names(self, draws: Draws, named: Tensor, lemma: Tensor) -> Tensor:
-        """Draw names [B, T], used only if `named`; a repeated name points to an earlier one, down to a new name."""
+    def _draw_names(
+        self, draws: Draws, named: Bool[Tensor, "batch tokens"], lemma: Float[Tensor, "batch tokens"]
+    ) -> Int[Tensor, "batch tokens"]:
+        """Draw names, used only if `named`; a repeated name points to an earlier one, down to a new name."""
         process = self._process
         mention = named.cumsum(1) - 1
         shown = mention.clamp(max=process.slots)
@@ -203,30 +209,32 @@ class Sampler:
         return new.gather(1, source)
 
 
-def _cumulate(rows: Tensor, device: torch.device) -> Tensor:
+def _cumulate(rows: Float[Tensor, "rows entries"], device: torch.device) -> Float[Tensor, "rows entries"]:
     """Cumulate rows of probabilities [R, N]; the r-th row goes from r to r + 1, for `_index`."""
     sums = rows.cumsum(1)
     sums[:, -1] = 1.0
     return (sums + torch.arange(len(rows))[:, None]).to(device)
 
 
-def _index(sums: Tensor, uniform: Tensor, row: Tensor) -> Tensor:
+def _index(
+    sums: Float[Tensor, "rows entries"], uniform: Float[Tensor, "batch tokens"], row: Int[Tensor, " batch #tokens"]
+) -> Int[Tensor, "batch tokens"]:
     """Return the index in its row that a number of [0, 1) falls on."""
     flat = torch.searchsorted(sums.flatten(), (uniform + row).contiguous(), right=True)
     return (flat - row * sums.shape[1]).clamp(max=sums.shape[1] - 1)
 
 
 class Odds(NamedTuple):
-    """Log probabilities of the tokens of sequences: `common` [B, T] + `lemma` [B, T, topics], float64."""
+    """Log probabilities of the tokens of sequences: `common` + `lemma`, float64."""
 
-    common: Tensor
-    lemma: Tensor
-    stops: Tensor
-    """Boolean [B, T]: the token ends a sentence."""
+    common: Float[Tensor, "batch tokens"]
+    lemma: Float[Tensor, "batch tokens topics"]
+    stops: Bool[Tensor, "batch tokens"]
+    """True where the token ends a sentence."""
     switching: float
 
-    def optimal(self) -> Tensor:
-        """Compute the optimal predictor's nats of each token [B, T]; infinite if the grammar forbids it."""
+    def optimal(self) -> Float[Tensor, "batch tokens"]:
+        """Compute the optimal predictor's nats of each token; infinite if the grammar forbids it."""
         topics = self.lemma.shape[2]
         belief = torch.full_like(self.lemma[:, 0], -math.log(topics))
         totals = []
@@ -239,13 +247,13 @@ class Odds(NamedTuple):
             totals.append(total)
         return -(self.common + torch.cat(totals, 1))
 
-    def informed_loss(self, topics: Tensor) -> Tensor:
-        """Compute nats of each token for a predictor that knows the topics [B, T]."""
+    def informed_loss(self, topics: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens"]:
+        """Compute nats of each token for a predictor that knows the topics."""
         return -(self.common + self.lemma.gather(2, topics[..., None])[..., 0])
 
 
-def odds(tokens: Tensor, process: GrammarProcess) -> Odds:
-    """Compute the log probabilities of sequences [B, T] that begin with a sentence, on the CPU."""
+def odds(tokens: Ids, process: GrammarProcess) -> Odds:
+    """Compute the log probabilities of sequences that begin with a sentence, on the CPU."""
     kinds = process.token_classes(tokens)
     stop, preposition, noun, verb, name = (kinds == kind for kind in range(5))
     first, beside_verb = _after(stop, start=True), _after(verb)
@@ -273,8 +281,8 @@ def odds(tokens: Tensor, process: GrammarProcess) -> Odds:
     return Odds(likely.log(), lemma, stop, process.switching)
 
 
-def unigrams(process: GrammarProcess, length: int) -> Tensor:
-    """Return the expected share of each token among the first `length` of a sequence, float64 [vocabulary]."""
+def unigrams(process: GrammarProcess, length: int) -> Float[Tensor, " vocabulary"]:
+    """Return the expected share of each token among the first `length` of a sequence, float64."""
     first, before_verb, between, after_verb, end = 1.0, 0.0, 0.0, 0.0, 0.0
     seen = torch.zeros(5, dtype=torch.float64)
     for _ in range(length):
@@ -301,13 +309,13 @@ def unigrams(process: GrammarProcess, length: int) -> Tensor:
     return torch.cat(parts)
 
 
-def _after(which: Tensor, *, start: bool = False) -> Tensor:
+def _after(which: Bool[Tensor, "batch tokens"], *, start: bool = False) -> Bool[Tensor, "batch tokens"]:
     """Return True if the token before is one of `which`; `start` is the value of the first."""
     return F.pad(which[:, :-1], (1, 0), value=start)
 
 
-def _naming(tokens: Tensor, name: Tensor, process: GrammarProcess) -> Tensor:
-    """Return the probability of each name [B, T], given the last mentions."""
+def _naming(tokens: Ids, name: Bool[Tensor, "batch tokens"], process: GrammarProcess) -> Float[Tensor, "batch tokens"]:
+    """Return the probability of each name, given the last mentions."""
     new = zipf(process.names, process.exponent)[(tokens - process.first_name).clamp(min=0)]
     mention = name.cumsum(1) - 1
     mentioned = torch.full_like(tokens, -1).scatter_reduce(

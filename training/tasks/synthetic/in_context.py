@@ -7,6 +7,7 @@ import math
 from typing import Annotated, Self
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, FiniteFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -70,6 +71,6 @@ class InContext(Task):
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))
 
 
-def prompt(x: Tensor, y: Tensor) -> Tensor:
-    """Interleave x and y [B, n]: x1, y1, x2, y2, ..., xn as scalars [B, 2n - 1, 1]; yn is left out."""
+def prompt(x: Float[Tensor, "batch points"], y: Float[Tensor, "batch points"]) -> Float[Tensor, "batch 2*points-1 1"]:
+    """Interleave x and y: x1, y1, x2, y2, ..., xn as scalars; yn is left out."""
     return torch.stack((x, y), dim=-1).flatten(1)[:, :-1, None]

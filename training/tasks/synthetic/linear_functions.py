@@ -18,6 +18,7 @@ from itertools import product
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor
 
@@ -130,8 +131,10 @@ class LinearFunctionsData(Data):
         y = task.sigma_f * torch.addcmul(draws[:, 1:2], draws[:, :1], x)
         return Batch(prompt(x, y), y)
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute the mean squared error over all points; outputs [B, 2n - 1, 1], targets [B, n]."""
+    def loss(
+        self, outputs: Float[Tensor, "batch tokens 1"], targets: Float[Tensor, "batch points"]
+    ) -> Float[Tensor, ""]:
+        """Compute the mean squared error over all points."""
         return torch.nn.functional.mse_loss(outputs[:, ::2, 0], targets)
 
     def examples(self, count: int) -> Batch:
@@ -167,8 +170,10 @@ def error_of_zero(sigma_x: float, sigma_f: float) -> float:
     return sigma_f**2 * (sigma_x**2 + 1)
 
 
-def least_squares(x: Tensor, y: Tensor) -> Tensor:
-    """Predict by least squares at every x from the points before it: float64 [..., P].
+def least_squares(
+    x: Float[Tensor, "*sequences points"], y: Float[Tensor, "*sequences points"]
+) -> Float[Tensor, "*sequences points"]:
+    """Predict by least squares at every x from the points before it, in float64.
 
     If several lines fit, the one with the smallest a^2 + b^2 is used: after one point, that is the posterior mean under
     a, b ~ N(0, sigma_f^2). The closed form uses running sums about the first point, so that on a line through whole
@@ -199,20 +204,24 @@ def _references(grid: ShiftGrid) -> tuple[Measurements, ...]:
     return tuple(references)
 
 
-def evaluation_points(grid: ShiftGrid, sigma_x: float, sigma_f: float) -> tuple[Tensor, Tensor]:
-    """Return the points x and values y of the evaluation, [functions, sequences, points] each."""
+def evaluation_points(
+    grid: ShiftGrid, sigma_x: float, sigma_f: float
+) -> tuple[Float[Tensor, "functions sequences points"], Float[Tensor, "functions sequences points"]]:
+    """Return the points x and values y of the evaluation."""
     a, b, x = evaluation_draws(grid.sample, grid.functions, grid.sequences, grid.points)
     x = sigma_x * x
     return x, sigma_f * (a * x + b)
 
 
-def errors_of(predict: Predict, x: Tensor, y: Tensor) -> Tensor:
-    """Compute squared errors at every position of prompts x, y [B, n]: float64 [B, n] on the CPU."""
+def errors_of(
+    predict: Predict, x: Float[Tensor, "batch points"], y: Float[Tensor, "batch points"]
+) -> Float[Tensor, "batch points"]:
+    """Compute squared errors at every position of prompts x, y, in float64 on the CPU."""
     return (predictions(predict, prompt(x, y)) - y).square()
 
 
-def predictions(predict: Predict, prompts: Tensor) -> Tensor:
-    """Compute a model's predictions at every x of prompts [B, 2n - 1, 1]: float64 [B, n] on the CPU."""
+def predictions(predict: Predict, prompts: Float[Tensor, "batch tokens 1"]) -> Float[Tensor, "batch points"]:
+    """Compute a model's predictions at every x of prompts, in float64 on the CPU."""
 
     def reduce(_: slice, outputs: Tensor) -> Tensor:
         return outputs[:, ::2, 0].to("cpu", torch.float64)
@@ -221,7 +230,9 @@ def predictions(predict: Predict, prompts: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def evaluation_draws(sample: int, functions: int, sequences: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
+def evaluation_draws(
+    sample: int, functions: int, sequences: int, points: int
+) -> tuple[Float[Tensor, "functions 1 1"], Float[Tensor, "functions 1 1"], Float[Tensor, "functions sequences points"]]:
     """Draw standard normal a, b [F, 1, 1] and x [F, S, P]; larger sizes keep the numbers of smaller ones."""
     with torch.inference_mode(mode=False):
         function, sequence = torch.arange(functions)[:, None, None], torch.arange(sequences)[:, None]

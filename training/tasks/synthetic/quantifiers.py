@@ -21,6 +21,7 @@ from itertools import product
 from typing import Annotated, ClassVar, Literal, final
 
 import torch
+from jaxtyping import Bool, Float
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -93,13 +94,13 @@ class Quantifiers(InContext):
         """Return the positions of a prompt of `numbers` numbers."""
         return 2 * numbers - 1 if self.labels == "shown" else numbers
 
-    def prompt(self, x: Tensor) -> Batch:
-        """Make prompts [B, T, 1] of numbers x [B, n], and the labels [B, n] as 0 and 1."""
+    def prompt(self, x: Float[Tensor, "batch numbers"]) -> Batch:
+        """Make prompts [B, T, 1] of numbers x, and the labels [B, n] as 0 and 1."""
         y = running(self.quantifier, x).to(x.dtype)
         return Batch(prompt(x, 2 * y - 1) if self.labels == "shown" else x[..., None], y)
 
-    def logits(self, outputs: Tensor) -> Tensor:
-        """Return the logits at every number, [B, n], of outputs [B, T, 1]."""
+    def logits(self, outputs: Float[Tensor, "batch tokens 1"]) -> Float[Tensor, "batch numbers"]:
+        """Return the logits at every number."""
         return outputs[:, ::2, 0] if self.labels == "shown" else outputs[..., 0]
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
@@ -110,8 +111,8 @@ class Quantifiers(InContext):
         return QuantifiersData(self)
 
 
-def running(quantifier: Quantifier, x: Tensor) -> Tensor:
-    """Return True if every (some) number up to a position is positive: boolean [..., n]."""
+def running(quantifier: Quantifier, x: Float[Tensor, "*batch numbers"]) -> Bool[Tensor, "*batch numbers"]:
+    """Return True if every (some) number up to a position is positive."""
     positive = x > 0
     return positive.cummin(-1).values if quantifier == "every" else positive.cummax(-1).values
 
@@ -136,8 +137,10 @@ class QuantifiersData(Data):
         task = self._task
         return task.prompt(task.sigma * evaluation_draws(task.evaluation.sample, count, task.points))
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute binary cross entropy in nats over all positions; outputs [B, T, 1], targets [B, n]."""
+    def loss(
+        self, outputs: Float[Tensor, "batch tokens 1"], targets: Float[Tensor, "batch numbers"]
+    ) -> Float[Tensor, ""]:
+        """Compute binary cross entropy in nats over all positions."""
         return binary_cross_entropy_with_logits(self._task.logits(outputs), targets)
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements]:
@@ -160,8 +163,8 @@ class QuantifiersData(Data):
                 yield over_items("always_false.error_rate", labels.any(-1).double(), point)
 
 
-def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
-    """Return the logit of "true" at each of the numbers x [B, n]: float64 [B, n] on the CPU."""
+def logits_of(predict: Predict, task: Quantifiers, x: Float[Tensor, "batch numbers"]) -> Float[Tensor, "batch numbers"]:
+    """Return the logit of "true" at each of the numbers x, in float64 on the CPU."""
     inputs = task.prompt(x).inputs
 
     def reduce(_: slice, outputs: Tensor) -> Tensor:
@@ -170,12 +173,14 @@ def logits_of(predict: Predict, task: Quantifiers, x: Tensor) -> Tensor:
     return torch.cat([each for _, each in in_chunks(predict, inputs, max(1, _TOKENS // inputs.shape[1]), reduce)])
 
 
-def answers_of(logits: Tensor, labels: Tensor) -> Tensor:
+def answers_of(logits: Float[Tensor, "*answers"], labels: Bool[Tensor, "*answers"]) -> Bool[Tensor, "*answers"]:
     """Return True if a model says "true"; NaN gives the wrong answer."""
     return torch.where(logits.isnan(), ~labels, logits > 0)
 
 
-def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float]) -> Measurements:
+def balanced_accuracy(
+    answers: Bool[Tensor, "sequences numbers"], labels: Bool[Tensor, "sequences numbers"], point: Mapping[str, float]
+) -> Measurements:
     """Compute the mean of two shares of right answers: on true and on false labels, over all scored positions.
 
     A constant gets 1/2; NaN where one of the classes does not occur. Sequences are the items of the standard error, to
@@ -193,7 +198,7 @@ def balanced_accuracy(answers: Tensor, labels: Tensor, point: Mapping[str, float
 
 
 @lru_cache(maxsize=4)
-def evaluation_draws(sample: int, sequences: int, length: int) -> Tensor:
+def evaluation_draws(sample: int, sequences: int, length: int) -> Float[Tensor, "sequences length"]:
     """Draw standard normal [sequences, length]; larger sizes keep the numbers of smaller ones."""
     with torch.inference_mode(mode=False):
         rows = torch.arange(sequences)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Self, final
 
 import torch
+from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
@@ -24,6 +25,7 @@ from ablate.grid.validation import INCREASING
 from ablate.training.tasks.counter_rng import CPU, Draws
 from ablate.training.tasks.task import UNSCORED, Batch, Measurements, Predict, Task, TokenData, in_chunks, over_items
 from ablate.variants import Tokens
+from ablate.variants.axes import Ids
 
 _TOKENS = 1 << 14
 """Tokens per forward pass of an evaluation."""
@@ -146,12 +148,14 @@ class AskedData(TokenData):
                 yield Measurements(f"{name}.accuracy", accuracy, dict(point), task.evaluation.sequences, None)
 
 
-def asking(inputs: Tensor, places: Tensor, answers: Tensor) -> Batch:
-    """Make a batch of `inputs` [B, T] that asks for `answers` [B, n] at `places` [B, n]."""
+def asking(inputs: Ids, places: Int[Tensor, "batch answers"], answers: Int[Tensor, "batch answers"]) -> Batch:
+    """Make a batch of `inputs` that asks for `answers` at `places`."""
     return Batch(inputs, torch.full_like(inputs, UNSCORED).scatter_(1, places, answers))
 
 
-def score_answers(predict: Predict, sample: Batch, rows: int) -> tuple[Tensor, Tensor]:
+def score_answers(
+    predict: Predict, sample: Batch, rows: int
+) -> tuple[Float[Tensor, " targets"], Float[Tensor, " targets"]]:
     """Return correctness and loss (nats) at all scored targets, float64 on the CPU; a tie or a NaN is wrong."""
 
     def reduce(chunk: slice, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,8 +202,10 @@ class KeyValues(QueryTask):
             if pairs > there:
                 raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
 
-    def draw_pairs(self, draws: Draws, sequences: int, point: Point) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw distinct keys and values [B, pairs], and sequences of filler [B, T]."""
+    def draw_pairs(
+        self, draws: Draws, sequences: int, point: Point
+    ) -> tuple[Int[Tensor, "sequences pairs"], Int[Tensor, "sequences pairs"], Int[Tensor, "sequences tokens"]]:
+        """Draw distinct keys and values, and sequences of filler."""
         pairs, length = self.pairs_at(point), self.tokens(point)
         keys = draws.order(self.keys, sequences)[:, :pairs]
         values = self.keys + draws.order(self.values, sequences)[:, :pairs]

@@ -6,6 +6,7 @@ A replaced token is no target, because it cannot be learned from text. The paper
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Final, Literal, final
 
+from jaxtyping import Int
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
@@ -106,5 +107,5 @@ class RandomTokens(Intervention):
     def replaced(self) -> tuple[int, ...]:
         return self.positions
 
-    def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Tensor:
+    def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> Int[Tensor, "windows replaced"]:
         return draws.below(encoder.filled, windows, len(self.positions))

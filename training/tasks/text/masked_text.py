@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
@@ -184,8 +185,8 @@ class MaskedTextData(TokenData):
         return torch.bincount(self._parts["train"][0].ids.cpu(), minlength=self._encoder.vocabulary).double()
 
     @cached_property
-    def _unigram(self) -> Tensor:
-        """Nats of each token by frequency, float64 [vocabulary]; one is added to each count but special ones."""
+    def _unigram(self) -> Float[Tensor, " vocabulary"]:
+        """Nats of each token by frequency, float64; one is added to each count but special ones."""
         counts = self._counts + 1
         counts[sorted(self._encoder.special)] = 0
         return math.log(float(counts.sum())) - counts.log()
@@ -208,8 +209,10 @@ class Sentences:
         if self.ids.device != device:
             self.ids = self.ids.to(device)
 
-    def frame(self, chosen: Tensor, end: int, widest: int) -> tuple[Tensor, Tensor]:
-        """Return sentences between two `end`, padded to a multiple of `_STEP` or `widest`, and their sizes [B, 1]."""
+    def frame(
+        self, chosen: Int[Tensor, " batch"], end: int, widest: int
+    ) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch 1"]]:
+        """Return sentences between two `end`, padded to a multiple of `_STEP` or `widest`, and their sizes."""
         device = self.ids.device
         of_each = self.sizes[chosen]
         width = min(-(-(int(of_each.max()) + 2) // _STEP) * _STEP, widest)
@@ -219,8 +222,8 @@ class Sentences:
         return torch.where(inside(column, sizes), self.ids[place].long(), end), sizes
 
 
-def inside(column: Tensor, sizes: Tensor) -> Tensor:
-    """Return a boolean [B, T]: True if a column [T] of a framed sentence is one of its own tokens."""
+def inside(column: Int[Tensor, " tokens"], sizes: Int[Tensor, "batch 1"]) -> Bool[Tensor, "batch tokens"]:
+    """Return True if a column of a framed sentence is one of its own tokens."""
     return (column > 0) & (column <= sizes)
 
 
@@ -238,10 +241,12 @@ class Masking:
         self._next = masked / -torch.expm1(left * math.log1p(-masked))
         self._next[:2] = 1.0  # the last token has to be hidden where no other is, whatever the rounding
 
-    def batch(self, sentences: Sentences, chosen: Tensor, pattern: Tensor, draws: Draws) -> Batch:
+    def batch(
+        self, sentences: Sentences, chosen: Int[Tensor, " batch"], pattern: Int[Tensor, " batch"], draws: Draws
+    ) -> Batch:
         """Return ids, targets (-100 if not hidden) [B, T] and visible keys [B, 1, T] of the `chosen` sentences.
 
-        A sentence's number and its `pattern`, int64 [B] on the CPU, decide which words of `draws` are used.
+        A sentence's number and its `pattern`, int64 on the CPU, decide which words of `draws` are used.
         """
         ids, sizes = sentences.frame(chosen, self._end, self._longest + 2)
         self._ordinary, self._next = self._ordinary.to(ids.device), self._next.to(ids.device)

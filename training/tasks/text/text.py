@@ -28,6 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int, Integer
 from pydantic import PositiveInt, model_validator
 from torch import Tensor
 
@@ -270,8 +271,8 @@ class TextData(TokenData):
         places = self.places(self._task.context, self._task.validation_windows)
         return self._as_shown(self._streams.validation.ids[places], Draws(0, "evaluation", "text", "intervention"))
 
-    def places(self, length: int, count: int) -> Tensor:
-        """Return the places of validation windows in the stream, int64 [windows, length + 1]."""
+    def places(self, length: int, count: int) -> Int[Tensor, "windows tokens"]:
+        """Return the places of validation windows in the stream, int64."""
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
             raise SpecError(
@@ -281,7 +282,7 @@ class TextData(TokenData):
         starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
         return starts[:, None] + torch.arange(length + 1)
 
-    def _split(self, windows: Tensor) -> Batch:
+    def _split(self, windows: Integer[Tensor, "windows tokens"]) -> Batch:
         ids = windows.long()
         inputs, targets = ids[:, :-1], ids[:, 1:]
         if self._task.packing == "across":
@@ -289,7 +290,7 @@ class TextData(TokenData):
         document = (inputs == self._encoder.end).cumsum(1)
         return Batch(inputs, targets, document[:, :, None] == document[:, None, :])
 
-    def _as_shown(self, windows: Tensor, draws: Draws) -> Batch:
+    def _as_shown(self, windows: Integer[Tensor, "windows tokens"], draws: Draws) -> Batch:
         task, whole = self._task, self._split(windows)
         replaced = task.intervention.replaced
         if not replaced and task.prefix == 1:
@@ -304,8 +305,8 @@ class TextData(TokenData):
 
 
 @lru_cache(maxsize=4)  # trials of a grid share the windows
-def _counts(task: Text) -> tuple[Tensor, Tensor]:
-    """Count predicted bytes and words of each validation window, float64 [windows]."""
+def _counts(task: Text) -> tuple[Float[Tensor, " windows"], Float[Tensor, " windows"]]:
+    """Count predicted bytes and words of each validation window, float64."""
     places = task.open().places(task.context, task.validation_windows)[:, 1:][:, list(task.scored)]
     texts = documents_of(task.corpus().validation)
     in_bytes, in_words = sizes_at(task.encoder(), texts, task.streams().validation, places)
@@ -315,7 +316,9 @@ def _counts(task: Text) -> tuple[Tensor, Tensor]:
 _BLANK = re.compile(r"\s+")
 
 
-def sizes_at(encoder: Encoder, texts: Sequence[str], stream: Stream, places: Tensor) -> tuple[Tensor, Tensor]:
+def sizes_at(
+    encoder: Encoder, texts: Sequence[str], stream: Stream, places: Int[Tensor, "*places"]
+) -> tuple[Int[Tensor, "*places"], Int[Tensor, "*places"]]:
     """Count bytes and words of the tokens at `places` of a stream of documents `texts`, int64 like `places`."""
     starts = stream.starts.numpy()
     total = np.zeros((2, len(stream.ids)), np.int64)

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import torch
+from jaxtyping import Int, Integer
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -136,10 +137,10 @@ class TextTask(Task):
 class Stream(NamedTuple):
     """A part of the text as tokens."""
 
-    ids: Tensor
-    """[tokens], uint8 for up to 256 ids, else int32; every document ends with the encoder's `end`."""
-    starts: Tensor
-    """First token of each document, int64 [documents]; empty if they are not known."""
+    ids: Integer[Tensor, " tokens"]
+    """In uint8 for up to 256 ids, else int32; every document ends with the encoder's `end`."""
+    starts: Int[Tensor, " documents"]
+    """First token of each document, int64; empty if they are not known."""
 
 
 class Streams(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+from jaxtyping import Integer
 from torch import Tensor
 
 from ablate.grid.errors import AblateError, EnvironmentProblem, SpecError
@@ -51,8 +52,8 @@ def token_file(path: Path, dtype: Dtype) -> Origin:
     return Origin(str(path), {path.name: _content(path, dtype).content_hash}, tuple)
 
 
-def map_tokens(path: Path, dtype: Dtype, vocabulary: int) -> Tensor:
-    """Map a file: ids [tokens], of its integer type; SpecError unless they are ids of the vocabulary."""
+def map_tokens(path: Path, dtype: Dtype, vocabulary: int) -> Integer[Tensor, " tokens"]:
+    """Map a file of ids, in its integer type; SpecError unless they are ids of the vocabulary."""
     content = _content(path, dtype)
     outside = content.least if content.least < 0 else content.greatest
     if not 0 <= outside < vocabulary:
