@@ -83,13 +83,13 @@ def over(
     """
     steps(path)
     if not isinstance(tune, bool):
-        raise SpecError(f"axis {path!r} is tuned or not; got tune={tune!r}, write tune=True")
+        raise SpecError(f"axis {path!r} has tune={tune!r}; write tune=True, or leave it out")
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise SpecError(f"axis {path!r} takes a list of values; got {values!r}, write [{values!r}]")
+        raise SpecError(f"axis {path!r} has {values!r} for a list of values; write [{values!r}]")
     if path.endswith(".kind"):
         example = ", ".join(f'{{"kind": {canonical_json(value)}}}' for value in values)
         whole = path.removesuffix(".kind")
-        raise SpecError(f"a choice is exchanged whole, not its kind; vary {whole!r} over {example}")
+        raise SpecError(f"axis {path!r} exchanges the kind of a choice alone; vary {whole!r} over {example}")
     taken = tuple(map(unbox, values))
     try:
         texts = tuple(label_of(value) for value in taken) if labels is None else tuple(labels)
@@ -100,7 +100,7 @@ def over(
     for label in texts:
         require_text(label, f"axis {path!r}: the label, for which there is labels=[...],", MOST_LABEL)
     if len(texts) != len(taken):
-        raise SpecError(f"axis {path!r} takes one label per value; got {len(texts)} labels for {len(taken)} values")
+        raise SpecError(f"axis {path!r} has {len(texts)} labels for {len(taken)} values; give one per value")
     twice = sorted({label for label in texts if texts.count(label) > 1}) if len(set(texts)) < len(texts) else []
     if twice:
         raise SpecError(f"axis {path!r} has several values called {twice[0]!r}; tell them apart with labels=[...]")
@@ -114,11 +114,11 @@ def zipped(*dimensions: Dimension, when: Predicate | None = None) -> Bundle:
     lengths = [len(dimension.choices) for dimension in _unconditional("zipped", dimensions)]
     if len(set(lengths)) > 1:
         told = ", ".join(f"{_paths(d)} has {n}" for d, n in zip(dimensions, lengths, strict=True))
-        raise SpecError(f"zipped axes have equally many values; {told}")
+        raise SpecError(f"zipped axes differ in their numbers of values: {told}; give all equally many")
     if len({axis.tune for axis in _axes(dimensions)}) > 1:
         raise SpecError(
-            f"zipped axes are tuned together or not at all; {' + '.join(map(_paths, dimensions))} has both: give all "
-            "of them tune=True, or none"
+            f"{' + '.join(map(_paths, dimensions))} are zipped, and only some are tuned; give all of them tune=True, "
+            "or none"
         )
     together = zip(*(dimension.choices for dimension in dimensions), strict=True)
     return Bundle(_axes(dimensions), tuple(tuple(chain.from_iterable(row)) for row in together), when)
@@ -135,12 +135,14 @@ def one_at_a_time(*dimensions: Dimension, when: Predicate | None = None) -> Bund
 
 def _unconditional(how: str, dimensions: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
     if not dimensions:
-        raise SpecError(f"{how}(...) takes at least one axis")
+        raise SpecError(f"{how}() has no axis; give it at least one")
     for dimension in dimensions:
         if not isinstance(dimension, Axis | Bundle):
-            raise SpecError(f"{how}(a, b) takes axes one by one, made by over(...); got {type(dimension).__name__}")
+            raise SpecError(f"{how}(...) got {type(dimension).__name__}; give it axes one by one, made by over(...)")
         if dimension.when is not None:
-            raise SpecError(f"axes inside {how} share one condition; move the when= of {_paths(dimension)} to {how}")
+            raise SpecError(
+                f"{_paths(dimension)} has a condition inside {how}, whose axes share one; move its when= to {how}"
+            )
     return dimensions
 
 

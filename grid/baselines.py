@@ -47,8 +47,7 @@ def find_baselines(
             for name, value in wanted.items()
             if isinstance(value, str) and value not in columns.labels(name)
         )
-        rule = f"the baseline of grid {grid!r} is one of its cells"
-        raise SpecError(f"{rule}; no cell has {told}, near: {nearby}{near}")
+        raise SpecError(f"grid {grid!r} has no cell {told} for its baseline; near: {nearby}{near}")
     if len(nearest) == 1:
         return nearest[0].cell, {}
     exact = {(one.others, one.tuned): one.cell for one in nearest}
@@ -59,8 +58,8 @@ def find_baselines(
             fitting = [own] if own else find_fitting(one, nearest)
             if len(fitting) != 1:
                 raise SpecError(
-                    f"the baseline of a cell has its levels on the other axes; in grid {grid!r}, {told} "
-                    f"selects {nearby}, and {len(fitting)} of them fit the cell {one.label!r}: name more axes"
+                    f"the baseline of grid {grid!r}, {told}, selects {nearby}, of which {len(fitting)} fit the cell "
+                    f"{one.label!r}; name more axes"
                 )
             matched[one.cell] = fitting[0]
     return nearest[0].cell, matched

@@ -79,7 +79,7 @@ class Builder:
     def _value(self, node: Node, owner: object, picks: Sequence[int], make: Make) -> object:
         values = [self._values[slot][picks[slot]] for slot in node.slots if picks[slot] != NOT_APPLICABLE]
         if len(values) > 1:
-            raise SpecError(f"a field is set by one axis at a time; {node.path!r} by {len(values)}, narrow their when=")
+            raise SpecError(f"{len(values)} axes set the field {node.path!r} in one cell; narrow their when=")
         if values:
             field_of(owner, node.name, node.path)
         if all(picks[slot] == NOT_APPLICABLE for slot in node.below):

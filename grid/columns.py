@@ -29,15 +29,13 @@ class Columns:
             for axis in part.axes:
                 uses = groups.setdefault((axis.path, axis.name), [])
                 if uses and uses[-1][0] == number:
-                    raise SpecError(f"a grid has one axis per name; {axis.path!r} comes twice, give one another name=")
+                    raise SpecError(f"axis {axis.path!r} comes twice in one grid; give one another name=")
                 uses.append((number, axis))
         self.names = tuple(axis_names(list(groups)))
         self._paths = tuple(path for path, _ in groups)
         tune = [{axis.tune for _, axis in uses} for uses in groups.values()]
         if mixed := [name for name, kinds in zip(self.names, tune, strict=True) if len(kinds) > 1]:
-            raise SpecError(
-                f"an axis is tuned in all grids of a union or in none; {mixed[0]!r} is in some: add tune=True"
-            )
+            raise SpecError(f"axis {mixed[0]!r} is tuned in some grids of the union and not in others; add tune=True")
         self.tuned = tuple(name for name, kinds in zip(self.names, tune, strict=True) if True in kinds)
         """Names of the nuisance axes."""
         self._labels = [

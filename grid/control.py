@@ -99,8 +99,9 @@ def check_wanted(grid: str, wanted: object) -> None:
     """Raise `SpecError` unless `wanted` are controls of a grid."""
     listed = isinstance(wanted, list | tuple) and all(isinstance(each, str | ControlChange) for each in wanted)
     if wanted != "auto" and not listed:
-        rule = 'the controls of a grid are "auto", or a list of labels and ControlChange(...)'
-        raise SpecError(f"{rule}; {grid!r} has {wanted!r}")
+        raise SpecError(
+            f"grid {grid!r} has controls={wanted!r}; write 'auto', or a list of labels and ControlChange(...)"
+        )
 
 
 def find_controls(
@@ -172,11 +173,11 @@ def _require_used(label: str, used: Mapping[str, str], known: list[str]) -> None
     """Raise `SpecError` unless a control explains a cell; `used` has "", or the variant or baseline that it equals."""
     if label not in used:
         told = f"they have {', '.join(known) or 'none'}{suggest_name(label, known)}"
-        raise SpecError(f"a control explains a cell; no cell has a control {label!r}, {told}")
+        raise SpecError(f"the control {label!r} is of no cell; {told}")
     if cell := used[label]:
         raise SpecError(
-            f"the control {label!r} is the cell {cell!r} itself; a control differs from the variants that it explains "
-            "and from their baseline: change a field in which it differs, or leave it out"
+            f"the control {label!r} is the cell {cell!r} itself; change a field in which it differs from the variants "
+            "and their baseline, or leave it out"
         )
 
 
@@ -184,6 +185,4 @@ def _require_labels(result: Controls, cells: Mapping[str, str]) -> None:
     taken = Counter([*cells.values(), *(each.label for each in result.cells.values())])
     for label, count in taken.items():
         if count > 1:
-            raise SpecError(
-                f"every cell has a label of its own; a control is called {label!r}, as another cell: rename it"
-            )
+            raise SpecError(f"two cells are called {label!r}, one of them a control; rename it")

@@ -14,7 +14,7 @@ def read_duration(value: Any) -> Any:
         return value
     match = _DURATION.fullmatch(value.replace(" ", ""))
     if match is None or not any(match.groups()):
-        raise ValueError(f"a duration is written 90s, 30m, 1h30m or 2d; got {value!r}")
+        raise ValueError(f"{value!r} is no duration; write 90s, 30m, 1h30m or 2d")
     return sum(float(count or 0) * unit for count, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
 
 

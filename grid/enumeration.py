@@ -58,21 +58,21 @@ class CellEnumerator:
                     continue
                 if cell.label in labels:
                     raise SpecError(
-                        f"every cell has a label of its own; grid {self._name!r} has two different cells called "
-                        f"{cell.label!r}, tell them apart with labels=[...] or one more axis"
+                        f"grid {self._name!r} has two different cells called {cell.label!r}; tell them apart with "
+                        "labels=[...] or one more axis"
                     )
                 labels.add(cell.label)
                 yield cell
             for at, path in part.conditional.items():
                 if at not in applied:
                     raise SpecError(
-                        f"an axis applies to some cell; the condition of {path!r} in grid {self._name!r} never held, "
-                        "correct its when= or drop the axis"
+                        f"the condition of {path!r} in grid {self._name!r} never held; correct its when= or drop the "
+                        "axis"
                     )
         if not seen:
             told = [f"{self._parts[p].rules[r].reason!r} forbids {count}" for (p, r), count in pruned.most_common(3)]
             why = f": {', '.join(told)}; loosen a rule" if told else ""
-            raise SpecError(f"a grid has at least one cell; grid {self._name!r} has none{why}")
+            raise SpecError(f"grid {self._name!r} has no cell{why}")
 
     def build(self, part: int, picks: Picks, seed: int) -> Experiment:
         """Build the trial of a cell with `seed`; raise `SpecError` with the cell's name."""
@@ -107,8 +107,8 @@ class CellEnumerator:
         if known is not cell.place and known.part == cell.place.part:
             first = self._describe(known.part, self._parts[known.part].picks(known.address))
             raise SpecError(
-                f"every cell is another trial; {first} and {cell.label!r} are the same, drop one "
-                "or give the axis that makes no difference a condition, when=..."
+                f"{first} and {cell.label!r} are the same trial; drop one or give the axis that makes no difference a "
+                "condition, when=..."
             )
         return known is cell.place
 

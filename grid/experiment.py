@@ -116,18 +116,18 @@ class Experiment(Choice):
         super().__pydantic_init_subclass__(**kwargs)
         for name in cls.model_fields.keys() - Experiment.model_fields.keys():
             if hasattr(Experiment, name):
-                raise SpecError(f"every experiment has {name} already; {cls.__name__} has a field {name!r}: rename it")
+                raise SpecError(f"{cls.__name__} has a field {name!r}, which every experiment has already; rename it")
         for name, own in vars(cls).items():
             wanted = vars(Experiment).get(name)
             if isfunction(wanted) and not name.startswith("_") and not callable(own):
-                raise SpecError(f"{name} is a method of an experiment; {cls.__name__} has another {name}")
+                raise SpecError(f"{cls.__name__}.{name} is no method, as it is in every experiment; rename it")
             if isinstance(wanted, classmethod) and not isinstance(own, classmethod):
-                raise SpecError(f"{name} is of the class: write @classmethod above it in {cls.__name__}")
+                raise SpecError(f"{cls.__name__}.{name} is no method of the class; write @classmethod above it")
         train = vars(cls).get("train")
         if train is not None and (not isfunction(train) or len(signature(train).parameters) != 2):
-            raise SpecError(f"an experiment trains by a method train(self, run); {cls.__name__} has another train")
+            raise SpecError(f"{cls.__name__}.train is no method train(self, run); write it so")
         if iscoroutinefunction(train) or isgeneratorfunction(train):
-            raise SpecError(f"train does its work when it is called; {cls.__name__}.train is async, or has a yield")
+            raise SpecError(f"{cls.__name__}.train is async, or has a yield; train does its work when it is called")
 
     @classmethod
     def _choose(cls, value: object) -> "Choice":
@@ -157,7 +157,7 @@ def require_train(cls: type[Experiment]) -> None:
     """Raise `SpecError` for a class that is a base of others and trains nothing."""
     if cls.train is Experiment.train:
         raise SpecError(
-            f"an experiment trains itself; {cls.__name__} has no train(self, run): write it, or use a subclass"
+            f"{cls.__name__} has no train(self, run), by which an experiment trains itself; write it, or use a subclass"
         )
 
 
@@ -170,9 +170,7 @@ def require_experiment(grid: str, base: object) -> None:
         remedy = f"call it: {cls.__name__}(...)"
     elif issubclass(cls, Spec):
         remedy = f"write class {cls.__name__}(Experiment), with a kind and train(self, run)"
-    raise SpecError(
-        f"the base of grid {grid!r} is {show(base)}; a base is an Experiment, which trains itself: {remedy}"
-    )
+    raise SpecError(f"the base of grid {grid!r} is {show(base)}, and no Experiment; {remedy}")
 
 
 def reference_of(cls: type[Spec]) -> str | None:

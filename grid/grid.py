@@ -117,20 +117,22 @@ class Grid:
         for what, kinds, maker in (("axes", Dimension, "over(...)"), ("rules", CellRule, "forbid(...)")):
             value = getattr(self, what)
             if not isinstance(value, list | tuple) or not all(isinstance(one, kinds) for one in value):
-                raise SpecError(f"the {what} of a grid are a list of {maker}; {self.name!r} has {value!r}")
+                raise SpecError(f"grid {self.name!r} has {what}={value!r}; give a list of {maker}")
         for what, kind, example in _FIELDS:
             value = getattr(self, what)
             if not isinstance(value, kind) or isinstance(value, str):
-                raise SpecError(f"{what} of a grid: {example}; {self.name!r} has {value!r}")
+                raise SpecError(f"grid {self.name!r} has {what}={value!r}; give {example}")
         seeds = tuple(require_whole(seed, f"a seed of grid {self.name!r}") for seed in self.seeds)
         if not seeds or len(set(seeds)) < len(seeds):
-            rule = "the seeds of a grid are whole numbers, at least one and all different"
-            raise SpecError(f"{rule}; {self.name!r} has {some([repr(seed) for seed in seeds], 5) or 'none'}")
+            raise SpecError(
+                f"grid {self.name!r} has the seeds {some([repr(seed) for seed in seeds], 5) or 'none'}; give at least "
+                "one, and each once"
+            )
         object.__setattr__(self, "seeds", seeds)
         check_wanted(self.name, self.controls)
         if self.variance not in VARIANCES:
             hint = suggest_name(str(self.variance), VARIANCES)
-            raise SpecError(f"the variance of a grid is own or shared; {self.name!r} has {self.variance!r}{hint}")
+            raise SpecError(f"grid {self.name!r} has variance={self.variance!r}; write 'own' or 'shared'{hint}")
         for part in self.parts:
             part.check()
         self._check_axes()
@@ -207,12 +209,16 @@ class Grid:
         for what in ("seeds", "measure", "learned", "variance", "longer"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
-                raise SpecError(f"a union has one {what}; {self.name!r} has {mine!r} and {other.name!r} has {its!r}")
+                raise SpecError(
+                    f"{self.name!r} has {what}={mine!r} and {other.name!r} has {its!r}; grids of a union have one"
+                )
         if self.baseline and other.baseline and dict(self.baseline) != dict(other.baseline):
-            raise SpecError(f"a union has one baseline; {self.name!r} and {other.name!r} have two, leave one out")
+            raise SpecError(
+                f"{self.name!r} and {other.name!r} have different baselines; a union has one, leave one out"
+            )
         if self.controls and other.controls and self.controls != other.controls:
             raise SpecError(
-                f"a union has one list of controls; {self.name!r} and {other.name!r} have two, leave one out"
+                f"{self.name!r} and {other.name!r} have different controls; a union has one list, leave one out"
             )
         name, baseline = f"{self.name}-{other.name}", self.baseline or other.baseline
         controls = self.controls or other.controls
@@ -243,15 +249,15 @@ class Grid:
         for name in self.baseline or ():
             if name not in names:
                 known = ", ".join(names) or "none"
-                rule = "a baseline names axes of its grid"
-                raise SpecError(f"{rule}; {self.name!r} has no axis {name!r}, it has {known}")
+                raise SpecError(f"the baseline of grid {self.name!r} names {name!r}, which is no axis; it has {known}")
             if name in self.columns.tuned:
-                rule = "a nuisance axis is not compared"
-                raise SpecError(f"{rule}; the baseline of {self.name!r} names {name!r}: leave it, or tune=True, out")
+                raise SpecError(
+                    f"the baseline of grid {self.name!r} names {name!r}, which is tuned; leave it, or tune=True, out"
+                )
         if names and names == self.columns.tuned:
-            rule = "a grid with a nuisance axis has another axis, which is compared"
             raise SpecError(
-                f"{rule}; {self.name!r} tunes {', '.join(names)} alone: leave tune=True out, or add an axis"
+                f"grid {self.name!r} tunes all its axes ({', '.join(names)}), so none is compared; leave tune=True "
+                "out, or add an axis"
             )
 
     @cached_property
@@ -314,9 +320,7 @@ class Grid:
         if self.measure is None or self.baseline is None:
             if not self.controls:
                 return Controls()
-            raise SpecError(
-                f"controls explain a comparison; grid {self.name!r} has no measure or no baseline, add both"
-            )
+            raise SpecError(f"grid {self.name!r} has controls, and no measure or no baseline to explain; add both")
         cells = self._cell_trials()
         several, only = self.enumeration.baselines, str(self.enumeration.baseline)
         bases = several or dict.fromkeys((cell for cell in cells if cell != only), only)

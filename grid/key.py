@@ -29,21 +29,21 @@ def canonical_json(data: object) -> str:
         return _encode(data)
     if isinstance(data, float):
         if not math.isfinite(data):
-            raise SpecError(f"a spec holds finite numbers only; got {data}")
+            raise SpecError(f"{data} is not finite; write a finite number")
         return repr(float(data) + 0.0)  # the shortest text that reads back as the number; -0.0 is 0.0
     if isinstance(data, Mapping):
         if strange := [name for name in data if not isinstance(name, str)]:
-            raise SpecError(f"the entries of a mapping in a spec are named by strings; got {strange[0]!r}")
+            raise SpecError(f"{strange[0]!r} names an entry of a mapping in a spec; name it by a string")
         return "{" + ",".join(f"{_encode(name)}:{canonical_json(data[name])}" for name in sorted(data)) + "}"
     if isinstance(data, list | tuple):
         return "[" + ",".join(map(canonical_json, data)) + "]"
     if callable(data):
         name = getattr(data, "__name__", type(data).__name__)
         what = "class" if isinstance(data, type) else "function"
-        raise SpecError(f"a spec holds values; got the {what} {name}; write {name}()")
+        raise SpecError(f"the {what} {name} is no value of a spec; write {name}()")
     raise SpecError(
-        f"a spec holds plain data only; {show(data)} is of class {type(data).__name__}, write it as a number, a "
-        "string, a tuple or a spec of its own"
+        f"{show(data)} is of class {type(data).__name__}, and no plain data; write it as a number, a string, a tuple "
+        "or a spec of its own"
     )
 
 
@@ -53,4 +53,4 @@ def content_key(canonical: str) -> str:
     try:
         return blake2b(text.encode(), digest_size=16).hexdigest()
     except UnicodeEncodeError as error:
-        raise SpecError(f"a spec holds Unicode text only; {error.object[error.start]!r} is half a character") from error
+        raise SpecError(f"{error.object[error.start]!r} is half a character; a spec holds Unicode text") from error

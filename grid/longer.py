@@ -32,11 +32,16 @@ def check_longer(grid: str, base: Experiment, longer: object, *, compares: bool)
     if longer is None:
         return
     if type(longer) is not int or longer < 2:
-        raise SpecError(f"longer= is a whole number from 2 on; grid {grid!r} has {longer!r}: write longer=2")
+        raise SpecError(f"grid {grid!r} has longer={longer!r}, no whole number from 2 on; write longer=2")
     if not compares:
-        raise SpecError(f"longer training tests a difference; grid {grid!r} has no measure or no baseline, add both")
+        raise SpecError(
+            f"grid {grid!r} has longer={longer}, and no measure or no baseline to train longer for; add both"
+        )
     if type(base).longer is Experiment.longer:
-        raise SpecError(f"longer training needs a trial with longer(factor); grid {grid!r} has a {type(base).__name__}")
+        raise SpecError(
+            f"grid {grid!r} has longer={longer}, and its {type(base).__name__} has no longer(factor); write it, or "
+            "leave longer= out"
+        )
     _train_longer(base, longer, f"the base of grid {grid!r}")
 
 

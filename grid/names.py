@@ -35,11 +35,13 @@ def require_name(name: str) -> str:
     )
     if unfit:
         raise SpecError(
-            "an axis is named like a column in SQL (letters, digits, _; no reserved word; at most "
-            f"{MOST_NAME} characters); got {show(name)}, give it name="
+            f"the axis name {show(name)} is no column of SQL (letters, digits, _; no reserved word; at most "
+            f"{MOST_NAME} characters); give it name="
         )
     if name.lower() in _TAKEN:
-        raise SpecError(f"every grid has the columns {', '.join(_TAKEN)}; give the axis {name!r} another name=")
+        raise SpecError(
+            f"the axis name {name!r} is taken: every grid has the columns {', '.join(_TAKEN)}; give it another name="
+        )
     return name
 
 
@@ -47,8 +49,8 @@ def require_slug(name: str) -> str:
     """Return `name` if it can be part of a file name and, with _ for -, of a view; else raise `SpecError`."""
     if text_fault(name) is not None or not re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", name):
         raise SpecError(
-            "a grid's name is lower-case letters and digits joined by - or _, at most "
-            f"{MOST_NAME} characters; got {show(name)}"
+            f"the grid's name {show(name)} does not fit; write lower-case letters and digits joined by - or _, at most "
+            f"{MOST_NAME} characters"
         )
     return name
 
@@ -103,7 +105,7 @@ def split_query(text: str) -> list[str]:
     try:
         return list(words)
     except ValueError as error:
-        raise SpecError(f"a quote of the query {text!r} is not closed; write one at both ends of a value") from error
+        raise SpecError(f"the query {text!r} has an open quote; write one at both ends of a value") from error
 
 
 def some(names: Sequence[str], most: int) -> str:

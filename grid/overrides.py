@@ -94,9 +94,9 @@ def _parse(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals or not all(step.isidentifier() for step in path.split(".")):
-            raise SpecError(f"an override is PATH=VALUE, such as training.steps=100 or seeds=0..9; got {text!r}")
+            raise SpecError(f"override {text!r} is no PATH=VALUE; write such as training.steps=100 or seeds=0..9")
         if path in changes:
-            raise SpecError(f"a field is overridden once; {path!r} is given as {changes[path]!r} and as {value!r}")
+            raise SpecError(f"override {path!r} is given twice, as {changes[path]!r} and as {value!r}; give it once")
         changes[path] = value
     return changes
 
@@ -114,11 +114,11 @@ def _seeds(text: str) -> tuple[int, ...]:
         except OverflowError:
             raise SpecError(f"seeds={text} are more than {MOST_SEEDS:,}, the most of one grid; write fewer") from None
         except ValueError:
-            raise SpecError(f"seeds are written seeds=0..9 or seeds=0,2,5; got {text!r}") from None
+            raise SpecError(f"seeds={text} cannot be read; write seeds=0..9 or seeds=0,2,5") from None
         if dots and int(first) > int(last):
-            raise SpecError(f"seeds are written seeds=0..9, the first before the last; got {text!r}")
+            raise SpecError(f"seeds={text} begin after their end; write seeds=0..9, the first before the last")
     if len(set(numbers)) < len(numbers):
-        raise SpecError(f"the seeds of a run are all different; got seeds={text}")
+        raise SpecError(f"seeds={text} repeat one; write each once")
     return tuple(numbers)
 
 
@@ -147,7 +147,10 @@ def _value(text: str) -> object:
 
 def _require_field(base: Spec, path: str) -> None:
     if path == "seed":
-        raise SpecError("override 'seed': the seeds of a grid are replicates of each cell; write seeds=0 or seeds=0..9")
+        raise SpecError(
+            "override 'seed' is no field to set: the seeds of a grid are replicates of each cell; write seeds=0 or "
+            "seeds=0..9"
+        )
     owner: object = base
     for name in steps(path):
         if isinstance(owner, FrozenDict):

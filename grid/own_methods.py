@@ -32,7 +32,7 @@ def ask(method: Callable[..., Any], kind: Any, returns: str, *arguments: Any) ->
     try:
         return _adapter(kind).validate_python(answer)
     except ValidationError as error:
-        raise SpecError(f"{name}() returns {returns}; it returned {show(answer)}{_place(code, [])}") from error
+        raise SpecError(f"{name}() returned {show(answer)}{_place(code, [])}; it returns {returns}") from error
 
 
 def _place(code: Any, lines: list[int | None]) -> str:

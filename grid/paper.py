@@ -49,13 +49,13 @@ class PaperGrids:
     def __post_init__(self) -> None:
         known = {each.name: each for each in self.items}
         if len(known) < len(self.items):
-            raise SpecError(f"items of a paper have different names; paper {self.number} repeats one: rename it")
+            raise SpecError(f"paper {self.number} repeats a name of its items; rename one")
         for each in self.items:
             of = f"{each.name!r} of paper {self.number} has"
             if (each.make is not None) + bool(each.of) + bool(each.reason) != 1:
-                raise SpecError(f"an item has one of make, of and reason; {of} none or several")
+                raise SpecError(f"{of} none or several of make, of and reason; give one")
             if each.of and (each.of not in known or known[each.of].make is None):
-                raise SpecError(f"`of` names an item with a grid; {of} of={each.of!r}")
+                raise SpecError(f"{of} of={each.of!r}, which is no item with a grid; name one")
 
     def item(self, name: str) -> PaperItem:
         """Return an item; raise NotFoundError if there is none of this name."""

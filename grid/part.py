@@ -45,7 +45,9 @@ class Part:
         free = [axis.path for dimension in self.dimensions if dimension.when is None for axis in dimension.axes]
         for axis in self.axes:
             if axis.path == "seed":
-                raise SpecError("seeds are replicates of a cell, not an axis; give them as Grid(seeds=...)")
+                raise SpecError(
+                    "axis 'seed' varies the seeds, which are replicates of a cell; give them as Grid(seeds=...)"
+                )
         for path in free:
             if not any(path.startswith(f"{other}.") for other in free):
                 value_at(self.base, path)

@@ -15,7 +15,7 @@ def steps(path: str) -> tuple[str, ...]:
     """Return the fields of a path; raise `SpecError` if it is not a dotted path."""
     parts = tuple(path.split(".")) if isinstance(path, str) else ()
     if not parts or not all(step.isidentifier() for step in parts):
-        raise SpecError(f"a path is field names joined by dots, like 'operator.score'; got {path!r}")
+        raise SpecError(f"path {path!r} is not field names joined by dots; write such as 'operator.score'")
     return parts
 
 

@@ -30,6 +30,6 @@ def header_rows(infos: Iterable[RowInfo]) -> dict[str, dict[str, Any]]:
         for what, text in (("name", name), ("unit", unit or "-"), ("title", title or "-")):
             require_text(text, f"the {what} of the recorded row {name!r}", MOST_LABEL)
         if least is not None and not math.isfinite(require_number(least, f"the least value of {name!r}")):
-            raise SpecError(f"the least value of {name!r} is a finite number or None; got {least}")
+            raise SpecError(f"the least value of {name!r} is {least}; give a finite number or None")
         rows.setdefault(name, {"title": title or name, "unit": unit, "least": least})
     return rows

@@ -25,7 +25,7 @@ def forbid(predicate: Predicate, *, reason: str) -> CellRule:
     built, so a rule may forbid combinations that the specs refuse.
     """
     if not reason.strip():
-        raise SpecError("a rule says why: forbid(predicate, reason='...') got an empty reason")
+        raise SpecError("forbid(...) got an empty reason; write reason='...', which says why")
     return CellRule(predicate, reason)
 
 

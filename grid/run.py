@@ -22,7 +22,7 @@ REASONS = ("diverged", "out_of_memory", "error", "killed")
 def require_reason(reason: str | None) -> None:
     """Raise SpecError for a reason that no failure has."""
     if reason is not None and reason not in REASONS:
-        raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+        raise SpecError(f"{reason!r} is no reason of a failure; give one of {', '.join(REASONS)}")
 
 
 class RunRecorder(ABC):
@@ -62,11 +62,11 @@ class RunRecorder(ABC):
         """
         at, values = (None, step) if isinstance(step, Mapping) and metrics is None else (step, metrics)
         if isinstance(at, Mapping) or not isinstance(values, Mapping | None):
-            raise SpecError(f"log takes metrics by name, such as loss=0.5; got {show(metrics)}")
+            raise SpecError(f"log got {show(metrics)}; give metrics by name, such as loss=0.5")
         if twice := sorted((values or {}).keys() & named.keys()):
-            raise SpecError(f"log takes a metric once; {twice[0]!r} is given in the mapping and by keyword")
+            raise SpecError(f"log got {twice[0]!r} in the mapping and by keyword; give a metric once")
         if at is None and not (values or named):
-            raise SpecError("log takes metrics by name, such as loss=0.5, of a step; got none")
+            raise SpecError("log got no metric; give them by name, such as loss=0.5")
         self._log(self._step_at_work() if at is None else at, {**(values or {}), **named})
 
     def evaluate(
@@ -137,7 +137,7 @@ class RunRecorder(ABC):
     def _name_first(self, step: SupportsIndex | str, name: object, value: object) -> tuple[SupportsIndex, Any, Any]:
         """Return step, name and value of a call that may leave out the step."""
         if isinstance(step, str) and name is not None and value is not None:
-            raise SpecError(f"the step of {show(name)} is a whole number; got {show(step)}")
+            raise SpecError(f"the step of {show(name)} is {show(step)}; give a whole number")
         if isinstance(step, str):
             return self._step_at_work(), step, name if value is None else value
         return step, name, value

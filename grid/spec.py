@@ -39,7 +39,7 @@ class Added:
 
 def _require_fit(text: str, most: int) -> str:
     if fault := text_fault(text, most):
-        raise ValueError(f"the text {fault}; got {show(text)}")
+        raise ValueError(f"{show(text)} {fault}; write it otherwise")
     return text
 
 
@@ -161,7 +161,11 @@ class Spec(BaseModel):
             return value
         if isinstance(value, cls):  # pydantic would accept it and drop its own fields
             words = {"cls": cls.__name__, "got": type(value).__name__}
-            raise PydanticCustomError("field", "a field typed {cls} holds no {got}; make {cls} a Choice family", words)
+            raise PydanticCustomError(
+                "field",
+                "{got} is a subclass of {cls}, which the field does not hold; make {cls} a Choice family",
+                words,
+            )
         if isinstance(value, dict) and (unknown := [name for name in value if name not in cls.model_fields]):
             raise PydanticCustomError("field", "{told}", {"told": not_a_field(str(unknown[0]), cls)})
         return validate(value)
@@ -258,12 +262,12 @@ def _check_field(where: str, annotation: Any, metadata: list[Any]) -> None:
     origin = get_origin(annotation) or annotation
     if origin in (list, set, dict, Mapping) and FROZEN not in metadata:
         remedy = "Annotated[dict[...], FROZEN]" if origin in (dict, Mapping) else "tuple[..., ...]"
-        raise SpecError(
-            f"a spec holds nothing that can be changed in place; {where} is a {origin.__name__}, use {remedy}"
-        )
+        raise SpecError(f"{where} is a {origin.__name__}, which can be changed in place; use {remedy}")
     for inner in () if origin is Literal else get_args(annotation):
         if isinstance(inner, OutsideKey):
-            raise SpecError(f"OutsideKey marks a whole field; {where} has it inside its type, move it to the outside")
+            raise SpecError(
+                f"{where} has OutsideKey inside its type; move it to the outside, where it marks the whole field"
+            )
         _check_field(where, inner, metadata if origin is Annotated else [])
 
 
@@ -272,7 +276,7 @@ def _kind_of(cls: type[BaseModel]) -> str | None:
     if field is None:
         return None
     if get_args(field.annotation) != (field.default,) or not isinstance(field.default, str):
-        raise SpecError(f'the kind of a choice is one fixed name, kind: Literal["x"] = "x"; {cls.__name__} has another')
+        raise SpecError(f'{cls.__name__} has a kind that is not one fixed name; write kind: Literal["x"] = "x"')
     return field.default
 
 

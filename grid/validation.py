@@ -104,7 +104,9 @@ def _require_whole(value: object) -> object:
 def _require_increasing(values: Sequence[float]) -> Sequence[float]:
     if any(low >= high for low, high in pairwise(values)):
         ordered = str(tuple(sorted(set(values))))
-        raise PydanticCustomError("increasing", "rises from value to value; write {ordered}", {"ordered": ordered})
+        raise PydanticCustomError(
+            "increasing", "does not rise from value to value; write {ordered}", {"ordered": ordered}
+        )
     return values
 
 

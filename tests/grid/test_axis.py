@@ -61,28 +61,31 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: over("operator.score.kind", ["exp"]), r"vary 'operator\.score' over \{\"kind\": \"exp\"\}"),
     *((lambda path=path: over(path, [1]), "field names joined by dots") for path in ("a..b", "")),
     (lambda: over("a", []), "has no values"),
-    (lambda: over("a", "abc"), r"a list of values; got 'abc', write \['abc'\]"),
-    (lambda: over("a", 2), r"a list of values; got 2, write \[2\]"),
-    (lambda: over("a", [1, 2], labels=["x"]), "got 1 labels for 2 values"),
+    (lambda: over("a", "abc"), r"axis 'a' has 'abc'.*; write \['abc'\]"),
+    (lambda: over("a", 2), r"axis 'a' has 2 .*; write \[2\]"),
+    (lambda: over("a", [1, 2], labels=["x"]), "1 labels for 2 values"),
     (lambda: over("a", [SSA(), SSA(n=Number(init=2))]), r"several values called 'ssa'; .* labels="),
-    *((lambda name=name: over("a", [1], name=name), "named like a column in SQL") for name in SQL),
-    *((lambda name=name: over("a", [1], name=name), f"the axis '{name}' another name=") for name in TAKEN),
-    (lambda: zipped(), "at least one axis"),
-    (lambda: zipped(over("a", [1, 2]), over("b", [1])), "equally many values; 'a' has 2, 'b' has 1"),
-    (lambda: zipped(over("a", [1], when=bool)), "move the when= of 'a' to zipped"),
-    (lambda: one_at_a_time(over("a", [1], when=bool)), "move the when= of 'a' to one_at_a_time"),
-    (lambda: grid(over("seed", [1, 2])), "not an axis"),
+    *((lambda name=name: over("a", [1], name=name), "column of SQL") for name in SQL),
+    *((lambda name=name: over("a", [1], name=name), f"'{name}' is taken: .* another name=") for name in TAKEN),
+    (lambda: zipped(), r"zipped\(\) has no axis"),
+    (lambda: zipped(over("a", [1, 2]), over("b", [1])), "'a' has 2, 'b' has 1"),
+    (lambda: zipped(over("a", [1], when=bool)), "'a' has a condition .* when= to zipped"),
+    (lambda: one_at_a_time(over("a", [1], when=bool)), "'a' has a condition .* when= to one_at_a_time"),
+    (lambda: grid(over("seed", [1, 2])), "axis 'seed'"),
     (lambda: grid(LAYERS, LAYERS), r"'model\.layers' comes twice"),
-    *((lambda name=name: Grid(name, BASE), "a grid's name") for name in ("a b", "-a", "a--b", "a/b", "", "ä")),
-    (lambda: Grid("g", BASE, over("model.layers", [1])), "the axes of a grid are a list of over"),
-    (lambda: Grid("g", BASE, rules=[bool]), "the rules of a grid are a list of forbid"),
-    (lambda: Grid("g", BASE, baseline="softmax"), "baseline of a grid: {axis name: label}; 'g' has 'softmax'"),
-    (lambda: Grid("g", BASE, measure={"name": "mse"}), "measure of a grid: a Measure"),
-    (lambda: Grid("g", BASE, seeds=5), "seeds of a grid: a list of whole numbers"),
-    (lambda: Grid("g", "trial"), "the base of grid 'g' is 'trial'; .* give a Trial"),  # type: ignore[arg-type]
+    *(
+        (lambda name=name: Grid(name, BASE), "name .* lower-case letters")
+        for name in ("a b", "-a", "a--b", "a/b", "", "ä")
+    ),
+    (lambda: Grid("g", BASE, over("model.layers", [1])), "grid 'g' has axes=.* a list of over"),
+    (lambda: Grid("g", BASE, rules=[bool]), "grid 'g' has rules=.* a list of forbid"),
+    (lambda: Grid("g", BASE, baseline="softmax"), "'g' has baseline='softmax'; give {axis name: label}"),
+    (lambda: Grid("g", BASE, measure={"name": "mse"}), "'g' has measure=.* give a Measure"),
+    (lambda: Grid("g", BASE, seeds=5), "'g' has seeds=5; give a list"),
+    (lambda: Grid("g", "trial"), "the base of grid 'g' is 'trial', .* give a Trial"),  # type: ignore[arg-type]
     (lambda: Grid("g", PRINCIPLED), r"the base of grid 'g' is Operator.* write class Operator\(Experiment\)"),  # type: ignore[arg-type]
     (lambda: Grid("g", Paced), r"call it: Paced\("),  # type: ignore[arg-type]
-    (lambda: forbid(bool, reason=" "), "a rule says why"),
+    (lambda: forbid(bool, reason=" "), "empty reason"),
     (lambda: grid(over("operator.gat.strength", [1])), "'gat' is not a field of Operator; .*did you mean 'gate'"),
     (lambda: grid(over("operator.gate.strength.init.x", [1])), "asks for 'x' of 0.5, which has no fields"),
 ]
@@ -94,7 +97,7 @@ REFUSED_CELLS: list[tuple[list[Dimension], list[CellRule], str]] = [
         r"cell 'layers=1\.5' .*: model\.layers should be a valid integer.* got 1\.5",
     ),
     ([OPERATORS, over(STRENGTH, ["head"])], [], r"cell 'softmax' .*'strength' is not a field of NoGate.*when=has\("),
-    ([LAYERS, over("model.layers", [2], name="again")], [], r"'model\.layers' by 2, narrow their when="),
+    ([LAYERS, over("model.layers", [2], name="again")], [], r"2 axes .*'model\.layers'.* narrow their when="),
     ([over(STRENGTH, ["head"], when=has("operator.gat"))], [], rf"condition of '{STRENGTH}' in grid 'g' never held"),
     (
         [OPERATORS, over(STRENGTH, ["head"], when=lambda trial: trial.operator.gate.strength.init > 0)],
@@ -102,7 +105,11 @@ REFUSED_CELLS: list[tuple[list[Dimension], list[CellRule], str]] = [
         rf"'{STRENGTH}' .*'operator=softmax': .*Attribute",
     ),
     ([over("operator", [SOFTMAX, Operator(name="also")])], [], "cell 'softmax' of grid 'g' and 'also' are the same"),
-    ([LAYERS], [forbid(lambda trial: trial.seed == 0, reason="all")], "'g' has none: 'all' forbids 3; loosen a rule"),
+    (
+        [LAYERS],
+        [forbid(lambda trial: trial.seed == 0, reason="all")],
+        "'g' has no cell: 'all' forbids 3; loosen a rule",
+    ),
     *(
         ([LAYERS], [forbid(unclear, reason="why")], r"'layers=1' .*'g': rule 'why' .*\(test_axis.py:\d+\)")  # type: ignore[arg-type]
         for unclear in (lambda trial: trial.training.evaluate_every, lambda trial: trial.modle, lambda: True)

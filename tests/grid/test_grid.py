@@ -170,18 +170,18 @@ REFUSED: list[tuple[Callable[[], Grid], str]] = [
     *(
         (lambda baseline=baseline: grid(OPERATORS, LAYERS, baseline=baseline), told)
         for baseline, told in (
-            ({"operatr": "SSA"}, "'g' has no axis 'operatr', it has operator, layers"),
+            ({"operatr": "SSA"}, "'g' names 'operatr', which is no axis; it has operator, layers"),
             ({"operator": "SSa"}, "; did you mean 'SSA'"),
-            ({"operator": "SSA", "layers": 9}, "no cell has operator='SSA', layers=9, near: 'SSA · layers=1', "),
+            ({"operator": "SSA", "layers": 9}, "no cell operator='SSA', layers=9 .* near: 'SSA · layers=1', "),
         )
     ),
     (
         lambda: grid(OPERATORS, LAYERS, rules=[NO_DEEP_SSA], baseline={"operator": "SSA"}),
-        "selects 'SSA · layers=1', .*0 of them fit the cell 'softmax · layers=2'",
+        "selects 'SSA · layers=1', .* of which 0 fit the cell 'softmax · layers=2'",
     ),
-    (lambda: PLAIN | Grid("b", BASE, seeds=[1]), "one seeds; 'a' has"),
-    (lambda: PLAIN | Grid("b", BASE, measure=Measure(name="mse")), "one measure; 'a' has None"),
-    (lambda: by_operator("a", "SSA") | by_operator("b", "softmax"), "one baseline"),
+    (lambda: PLAIN | Grid("b", BASE, seeds=[1]), "'a' has seeds="),
+    (lambda: PLAIN | Grid("b", BASE, measure=Measure(name="mse")), "'a' has measure=None"),
+    (lambda: by_operator("a", "SSA") | by_operator("b", "softmax"), "different baselines"),
     (lambda: PLAIN | Grid("b", DEEP, [OPERATORS]), "two different cells called 'softmax'"),
 ]
 

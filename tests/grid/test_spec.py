@@ -186,7 +186,7 @@ def test_a_field_that_can_be_changed_in_place_is_refused_when_the_class_is_made(
 
 
 def test_outside_key_inside_a_type_is_refused_instead_of_ignored() -> None:
-    with pytest.raises(SpecError, match="marks a whole field"):
+    with pytest.raises(SpecError, match="OutsideKey inside its type"):
 
         class Hidden(Spec):
             a: Annotated[int, OutsideKey()] | None = None
@@ -210,7 +210,7 @@ def test_a_concrete_spec_field_holds_no_subclass_because_its_fields_would_be_dro
     class Wider(Number):
         extra: float = 1.0
 
-    with pytest.raises(ValidationError, match="a field typed Number holds no Wider; make Number a Choice family"):
+    with pytest.raises(ValidationError, match=r"Wider .* make Number a Choice family"):
         SSA(n=Wider(init=1.0))
 
 
@@ -282,8 +282,8 @@ def test_numbers_have_one_form_and_a_key_has_128_bits() -> None:
         ({"a": [math.nan]}, "finite"),
         ({"a": [-math.inf]}, "finite"),
         (test_numbers_have_one_form_and_a_key_has_128_bits, r"function test_numbers.*; write test_numbers.*\(\)"),
-        ({"a": object()}, "of class object, write it"),
-        ({1: "a"}, "named by strings; got 1"),
+        ({"a": object()}, "of class object.* write it"),
+        ({1: "a"}, "1 names an entry"),
         ("\ud800", "half a character"),
     ],
 )

@@ -103,5 +103,5 @@ def test_a_path_can_begin_further_out() -> None:
 
 
 def test_an_axis_with_what_is_no_number_is_named() -> None:
-    with pytest.raises(SpecError, match=r"axis 'training.lr': a spec holds finite numbers only; got nan"):
+    with pytest.raises(SpecError, match=r"axis 'training.lr': nan is not finite"):
         over("training.lr", [1.0, float("nan")])

@@ -127,7 +127,7 @@ def test_inputs_that_cannot_be_checked_stop_a_run_before_it_begins(check: Any, t
 
 
 def test_a_longer_one_is_of_the_class_and_another(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="needs a trial with longer"):
+    with pytest.raises(SpecError, match=r"has no longer\(factor\)"):
         grid_of(factor=2)
     for longer, words in (
         (lambda self, _: self, "as it was"),

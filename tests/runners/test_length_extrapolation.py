@@ -167,7 +167,7 @@ def test_bad_input_is_refused_before_any_training(tiny: Trial, task: Text) -> No
     stretch, short = (SMALL.changed(scaling=Stretch(factor=4, original=original)) for original in (16, 3))
     alibi, long = backbone(positions=Alibi()), SMALL.changed(lengths=(100_000,))
     refusals: dict[str, Callable[[], object]] = {
-        "rises from value to value": lambda: SMALL.changed(lengths=(20, 20)),
+        "rise from value to value": lambda: SMALL.changed(lengths=(20, 20)),
         "shortest length, 5; got 6": lambda: SMALL.changed(lengths=(5, 20)),
         "greater than 1": lambda: Stretch(factor=1, original=16),
         "needs a task of text or grammar; got Needle": lambda: language_trial(tiny, SMALL, task=Needle()),

@@ -226,7 +226,7 @@ def test_columns_are_chosen_by_heading_and_keep_title_and_baseline(campaign: Pat
 def test_why_takes_a_query_or_the_beginning_of_a_label(campaign: Path, ablate: Callable) -> None:
     whole = ablate("table", "--why", "SSA · 0.001", "--campaign", campaign).out
     assert ablate("table", "--why", "operator=SSA lr=0.001", "--campaign", campaign).out == whole
-    assert "is not closed" in ablate("table", "--why", "operator='SSA", "--campaign", campaign, code=2).err
+    assert "open quote" in ablate("table", "--why", "operator='SSA", "--campaign", campaign, code=2).err
     rows = json.loads(ablate("table", "operator=SSA", "--sort", "plan", "--json", "--campaign", campaign).out)["data"]
     for words in ("SSA", "operator=SSA"):
         lines = ablate("table", "--why", words, "--campaign", campaign).out

@@ -197,7 +197,7 @@ def test_weights_are_kept_where_that_is_asked_for_and_are_those_of_the_end(tiny:
         (lambda: [GradientNorms(), GradientNorms(k=(3,))], "both record gradient_norms"),
         (lambda: [GateSparsity(), GateSparsity(below=0.1)], "both record gate_sparsity at below=0.1"),
         (lambda: [TokenClasses(), LearnedNumbers(), TokenClasses()], "token_classes both record token_class.task"),
-        (lambda: [SinkShare(eps=(0.3, 0.3))], "rises from value to value"),
+        (lambda: [SinkShare(eps=(0.3, 0.3))], "rise from value to value"),
     ],
 )
 def test_two_probes_that_would_record_one_row_are_refused(make: Callable[[], list[Probe]], words: str) -> None:

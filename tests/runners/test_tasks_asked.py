@@ -179,7 +179,7 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
         (RECALL, {"queries": 5}, "a query asks for its own pair; got 5 queries of 4 pairs"),
         (RECALL, {"context": 15}, "4 pairs and 4 queries, .* it has 15 tokens"),
         (RECALL, {"evaluation": {"lengths": (9,)}}, "it has 9 tokens"),
-        (RECALL, {"evaluated_pairs": (5, 3)}, "rises from value to value"),
+        (RECALL, {"evaluated_pairs": (5, 3)}, "rise from value to value"),
         (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
         (INDUCTION, {"context": 7}, "got a span of 4 and 7 tokens"),
         (COPY, {"context": 9}, "got 5 to copy and 9 tokens"),

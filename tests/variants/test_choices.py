@@ -157,7 +157,7 @@ KIND = 'kind: Literal["mine_of_test"] = "mine_of_test"'
         ("t: Number = Number(init=1.0)", "t: float = 1.0", r"declare t as a Number, or read it from self"),
         (KIND, "", 'Mine has no kind; add kind: Literal\\["mine"\\] = "mine"'),
         ("t: Number = Number(init=1.0)", "t: tuple[Number, ...] = ()", "holds a Number inside another type"),
-        (KIND, 'kind: str = "x"', "kind of a choice is one fixed name"),
+        (KIND, 'kind: str = "x"', "not one fixed name"),
         (KIND, 'kind: Literal["ssa"] = "ssa"', "kind 'ssa' is already ablate.variants.stages.scores.SSA"),
     ],
 )

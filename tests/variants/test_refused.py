@@ -69,7 +69,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: v.fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
     (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "one for all queries: .*; got 'token'"),
     (lambda: v.PerChannel(opening=v.Number(init=0.5)), "instance of Vector"),
-    (lambda: v.PerHead(opening=v.Vector(init=0.5)), "holds no Vector"),
+    (lambda: v.PerHead(opening=v.Vector(init=0.5)), "Vector is a subclass of "),
     (lambda: v.differential("query"), "use form='scalar'"),
     (lambda: v.off_by_one(0), r"above 0; got 0.0, and for 0 there is softmax\(\)"),
     # the fields of a choice
