@@ -19,13 +19,13 @@ def require_disk_space(root: Path) -> None:
     """
     place = next(each for each in (root, *root.parents) if each.exists())
     if not place.is_dir():
-        raise EnvironmentProblem(f"a campaign is a directory, and {place} is a file; choose another place")
+        raise EnvironmentProblem(f"{place} is a file, and a campaign is a directory; choose another place")
     if not os.access(place, os.W_OK | os.X_OK) or os.statvfs(place).f_flag & os.ST_RDONLY:
         raise EnvironmentProblem(f"{place} cannot be written to; choose another campaign directory")
     free = shutil.disk_usage(place).free
     if free < _LEAST_BYTES:
         raise EnvironmentProblem(
-            f"a campaign needs {_LEAST_BYTES >> 20} MB of free disk and {place} has {free >> 20} MB; free some space, "
+            f"{place} has {free >> 20} MB of free disk, and a campaign needs {_LEAST_BYTES >> 20} MB; free some space, "
             "or choose another campaign directory"
         )
 

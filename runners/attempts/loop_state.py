@@ -98,8 +98,7 @@ def _values(state: State) -> Mapping[str, Any]:
     values = state() if callable(state) and not _has_state_dict(state) else state
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise SpecError(
-            f"the state of a loop is a mapping of names, or a function that returns one; got {show(values)}: write "
-            'state=lambda: {"model": model}'
+            f'the state of a loop is {show(values)}, and no mapping of names; write state=lambda: {{"model": model}}'
         )
     return values
 
@@ -114,8 +113,8 @@ def _require_holdable(name: str, value: Any) -> None:
             f'state={{"{name}_0": ..., "{name}_1": ...}}'
         )
     raise SpecError(
-        f"the state {name!r} is a {type(value).__name__}, which a checkpoint cannot hold; it takes objects with "
-        "state_dict and load_state_dict, generators, tensors, arrays and plain data"
+        f"the state {name!r} is a {type(value).__name__}, which a checkpoint cannot hold; keep objects with state_dict "
+        "and load_state_dict, generators, tensors, arrays and plain data"
     )
 
 
@@ -139,7 +138,7 @@ def _cell(state: Any, name: str) -> CellType:
     if name not in cells:
         raise SpecError(
             f"the state {name!r} is a plain value, and no variable of train that the function uses is called so; name "
-            "it as its variable, so that a resumed run can put it back; keep an attribute in a list or a dictionary"
+            "it as its variable, so that a resumed run can put it back, or keep an attribute in a list or a dictionary"
         )
     cell: CellType = cells[name]
     return cell

@@ -73,12 +73,12 @@ class RecordedValues:
         """Raise Failed if training recorded nothing, or nothing of what is compared."""
         recorded = sorted(self.checked.names())
         if not recorded:
-            raise Failed("train recorded nothing; it records values by run.log(...) and run.evaluate(...)")
+            raise Failed("train recorded nothing; record values by run.log(...) or run.evaluate(...)")
         compared = measure()
         if compared is not None and compared not in recorded:
             raise Failed(
-                f"train recorded no {compared!r}, by which the grid compares; it recorded {some(recorded, 12)}"
-                f"{suggest_name(compared, recorded)}: record it, or change the measure"
+                f"train recorded no {compared!r}, by which the grid compares, but "
+                f"{some(recorded, 12)}{suggest_name(compared, recorded)}; record it, or change the measure"
             )
 
 

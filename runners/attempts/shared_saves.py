@@ -52,6 +52,7 @@ class SharedSaves:
         steps = [each["step"] for each in every]
         if len(set(steps)) > 1:
             raise Failed(
-                f"ranks share a sum of gradients in every step; when the state was saved, they were at {steps}"
+                f"the ranks were at the steps {steps} when the state was saved; give them equally many, since they "
+                "share a sum of gradients in every step"
             )
         return every

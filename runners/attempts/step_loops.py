@@ -46,13 +46,12 @@ class Batches:
     def __init__(self, loader: Iterable[Any]) -> None:
         if isinstance(loader, Iterator) or not isinstance(loader, Iterable):
             raise SpecError(
-                "batches come from a loader that begins anew in each epoch, such as a DataLoader; got "
-                f"{show(loader)}, which is none"
+                f"{show(loader)} is no loader that begins anew in each epoch; give one, such as a DataLoader"
             )
         if getattr(loader, "persistent_workers", False):
             raise SpecError(
-                "a resumed run starts the workers of a loader anew, and persistent ones would draw other random "
-                "numbers; the loader has persistent_workers=True: leave it out"
+                "the loader has persistent_workers=True, which would draw other random numbers in a resumed run; leave "
+                "it out"
             )
         self._loader = loader
         self.epoch = self._taken = 0
@@ -80,7 +79,7 @@ class Batches:
                 return batch
             self._begin_epoch(self.epoch + 1)
         raise SpecError(
-            f"a loader has at least one batch; {type(self._loader).__name__} has none in epoch {self.epoch}"
+            f"the loader {type(self._loader).__name__} has no batch in epoch {self.epoch}; it has at least one in each"
         )
 
     def state(self) -> dict[str, Any]:
@@ -169,7 +168,7 @@ def batches_of(batches: object) -> Batches | None:
     """Return `batches` if a loop can take batches from it; else raise SpecError."""
     if batches is None or isinstance(batches, Batches):
         return batches
-    raise SpecError(f"batches of a loop are run.batches(loader), which restores their order; got {show(batches)}")
+    raise SpecError(f"batches={show(batches)} cannot restore their order; write batches=run.batches(loader)")
 
 
 def epoch_loop(
@@ -180,7 +179,7 @@ def epoch_loop(
     length = len(loader) if isinstance(loader, Sized) else None
     if not length:
         raise SpecError(
-            f"an epoch has at least one batch; the {type(loader).__name__} has {'no length' if length is None else 0}: "
+            f"the {type(loader).__name__} has {'no length' if length is None else 'no batch'}, and an epoch needs one; "
             "lower its batch size, leave out drop_last, or use run.steps(steps, run.batches(...))"
         )
     size = length
@@ -188,8 +187,8 @@ def epoch_loop(
     def item(step: int, batch: Any) -> tuple[int, int, Any]:
         if batches.epoch != (step - 1) // size + 1:
             raise SpecError(
-                f"a loader has as many batches as its length says; {type(loader).__name__} says {length} and began "
-                f"epoch {batches.epoch} at step {step}"
+                f"the {type(loader).__name__} has the length {length} and began epoch {batches.epoch} at step {step}; "
+                "make both agree"
             )
         return batches.epoch, step, batch
 

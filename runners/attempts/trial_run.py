@@ -126,7 +126,9 @@ class TrialRun(Run):
             return
         if last != self._step - self._before:
             at = self._step - self._before
-            raise SpecError(f"run.finish takes the step at work; the loop {self._loop.name!r} is at {at}, got {last}")
+            raise SpecError(
+                f"run.finish got step {last}, and the loop {self._loop.name!r} is at {at}; give the step at work"
+            )
         self._loop.ended = True
 
     @property
@@ -159,7 +161,7 @@ class TrialRun(Run):
     def save(self, step: SupportsIndex, state: Mapping[str, Any]) -> None:
         self._require_by_hand("save")
         if self._loop is not None or self._loops or self._last_ended:
-            raise SpecError("a loop saves its own state; run.save is for training without loops: name it in state=")
+            raise SpecError("run.save came after a loop, which saves its own state; name it in state=")
         with self.door():
             self._saves_by_hand = True
             self._step = require_whole(step, "the step")
@@ -170,7 +172,7 @@ class TrialRun(Run):
     def keep(self, name: str, state: State) -> None:
         with self.door():
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-                raise SpecError(f"a kept state is named by letters, digits, - and _; got {show(name)}")
+                raise SpecError(f"the kept state {show(name)} has no fit name; write letters, digits, - and _")
             self._context.keep(self._step, loop_state.take(state), name)
 
     def load_kept(self, name: str) -> dict[str, Any] | None:
@@ -212,7 +214,7 @@ class TrialRun(Run):
             value = value_at(self._experiment, path)
             if isinstance(value, Spec) and not isinstance(value, Choice):
                 inner = ", ".join(f"{path}.{each}" for each in type(value).model_fields)
-                raise SpecError(f"a knock-out leaves out a field or a choice; {path!r} has several: {inner}")
+                raise SpecError(f"the knock-out {path!r} is several fields; leave out one of {inner}")
         return self._values.checked.knockout(paths, name, *rest)
 
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
@@ -228,13 +230,13 @@ class TrialRun(Run):
             self._loop.step += 1
             self.leave()
         if self._saves_by_hand:
-            raise SpecError(f"a loop saves its own state; run.save came before the loop {loop.name!r}: leave it out")
+            raise SpecError(f"run.save came before the loop {loop.name!r}, which saves its own state; leave it out")
         if self._loop is not None:
-            raise SpecError(f"a loop ends before another begins; {loop.name!r} begins inside {self._loop.name!r}")
+            raise SpecError(f"the loop {loop.name!r} begins inside {self._loop.name!r}; end one before another begins")
         if self._last_ended or (self._loops and not loop.is_named):
-            raise SpecError('several loops of one train have names, by which they are saved; give each one name="..."')
+            raise SpecError('a second loop of train has no name, by which its state is saved; give each one name="..."')
         if loop.name in self._loops:
-            raise SpecError(f"loops have different names; there are two {loop.name!r}: rename one")
+            raise SpecError(f"two loops are called {loop.name!r}; rename one")
         self._loop, self._began = loop, time.monotonic()
         saved: Mapping[str, Any] | None = self._restored.get("loops", {}).get(loop.name)
         return saved
@@ -345,7 +347,7 @@ class TrialRun(Run):
         self._require_open()
         if self._world is not None:
             raise SpecError(
-                f"several processes save at the same step, as loops do; run.{what} is for one: use run.steps"
+                f"run.{what} is for one process, and this trial has several, which save at the same step; use run.steps"
             )
 
     def close(self) -> None:
@@ -388,8 +390,8 @@ class TrialRun(Run):
         if self._loop is not None and not self._loop.ended:
             at, steps = self._step - self._before, len(self._loop)
             raise Failed(
-                f"train left the loop {self._loop.name!r} at step {at} of {steps}; a loop that ends early says so: "
-                "call run.finish(step) before the break"
+                f"train left the loop {self._loop.name!r} at step {at} of {steps}; call run.finish(step) before a "
+                "break that ends it early"
             )
         if not self.rank:
             self._values.require(self._measure)

@@ -108,7 +108,7 @@ def check(*, rebuild: Flag = False, machine: Flag = False, campaign: Campaign = 
         that must be writable; default campaigns/. The exit code is 5 if something that is needed is missing.
     """
     if rebuild and machine:
-        raise SpecError("--rebuild and --machine are different checks; leave one out")
+        raise SpecError("--rebuild and --machine do not go together; leave one out")
     if machine:
         return _check_machine(campaign, as_json=as_json)
     root = find_campaign(campaign)

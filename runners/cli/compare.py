@@ -56,8 +56,8 @@ def compare(*trials: str, campaign: Campaigns = (), as_json: Json = False) -> No
     for unknown in missing.keys() - matched:
         raise missing[unknown]
     if len(runs) < 2:
-        reason = f"{' '.join(trials)!r} means {len(runs)}" if trials else "none is named"
-        raise SpecError(f"a comparison is between two trials or more; {reason}; name them by label, key or a condition")
+        named = f"{' '.join(trials)!r} means {format_count(len(runs), 'trial')}" if trials else "no trial is named"
+        raise SpecError(f"{named}, and a comparison has at least two; name them by label, key or a condition")
     _write_comparison(runs, warnings, as_json=as_json)
 
 
@@ -81,7 +81,8 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
         return
     if len(runs) > _MOST_COMPARED:
         raise SpecError(
-            f"a table has room for {_MOST_COMPARED} trials; got {len(runs)}: add a condition such as seed=0, or --json"
+            f"{len(runs)} trials do not fit a table, which has room for {_MOST_COMPARED}; add a condition such as "
+            "seed=0, or --json"
         )
     fields, lines = [each for each in spec if not _follows(*each, spec)], len(runs)
     runs, specs = _shorten_names(runs), list({run.key: at for at, run in enumerate(runs)}.values())

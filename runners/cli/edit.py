@@ -58,7 +58,7 @@ def tag(
             _write_tags(rows)
         return
     if both := sorted(set(add) & set(remove)):
-        raise SpecError(f"a tag is added or removed; got +{both[0]} and -{both[0]}")
+        raise SpecError(f"the tag {both[0]!r} is both added and removed; leave +{both[0]} or -{both[0]} out")
     _annotate(query, grid, campaign, add, remove)
 
 
@@ -89,7 +89,9 @@ def note(*words: str, grid: WholeGrid = None, campaign: Campaign = None) -> None
         A query, then the text in quotes.
     """
     if not words or not words[-1].strip():
-        raise SpecError('a note has a text, in quotes after the query: `ablate note operator=SSA "loss spikes"`')
+        raise SpecError(
+            'a note without a text; write it in quotes after the query: `ablate note operator=SSA "loss spikes"`'
+        )
     _annotate(words[:-1], grid, campaign, note=words[-1].strip())
 
 
@@ -105,7 +107,9 @@ def _annotate(
     from ablate.store.ingest.ingest_lock import ingest_lock
 
     if bool(query) == (grid is not None):
-        raise SpecError("tags and notes are about the trials of a query, or about --grid NAME; give one of the two")
+        raise SpecError(
+            f"{'a query and --grid are' if query else 'neither a query nor --grid is'} there; name trials by one"
+        )
     with open_campaign(campaign) as store:
         subjects: list[Subject] = [(key, None) for key in find_several(store, query)] if query else [(None, grid)]
         if grid is not None:
@@ -137,7 +141,10 @@ def rm(*query: str, grid: str | None = None, campaign: Campaign = None) -> None:
     from ablate.store.analysis.trial_query import select_planned
 
     if bool(query) == (grid is not None):
-        raise SpecError("`ablate rm` takes a query of trials, or --grid NAME; a query takes grid=NAME as a condition")
+        raise SpecError(
+            f"{'a query and --grid are' if query else 'neither a query nor --grid is'} there; give one of the two, and "
+            "grid=NAME as a condition of a query"
+        )
     with open_campaign(campaign) as store:
         keys = find_several(store, query) if query else []
         planned = [] if query else trials_of(store, str(grid))

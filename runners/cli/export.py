@@ -48,9 +48,9 @@ class Format:
         """Return the flag that was given, if any. Raise SpecError for several, or one beside a `silent` option."""
         names = require_one_format(json=self.as_json, csv=self.as_csv, md=self.md, parquet=self.parquet is not None)
         if self.parquet is not None and not self.parquet.name:
-            raise SpecError(f"--parquet takes the name of a file; got {str(self.parquet)!r}")
+            raise SpecError(f"--parquet {str(self.parquet)!r} names no file; give one")
         if silent and names and (silent, *names) != ("--saved", "--json"):
-            raise SpecError(f"{silent} shows no result; leave out {names[0]}")
+            raise SpecError(f"{names[0]} has no effect beside {silent}, which shows no result; leave {names[0]} out")
         return names
 
 
@@ -85,7 +85,7 @@ def sql(
 
     formats = shown.format_flags("--saved" if saved else None if save is None else "--save")
     if saved and (query or file or save):
-        raise SpecError("--saved lists the saved queries; leave the query, -f and --save out")
+        raise SpecError("--saved and a query, -f or --save do not go together: it lists them; leave the others out")
     root = find_campaign(campaign)
     layout = Layout(root)
     if saved:
@@ -124,13 +124,15 @@ def _show(frame: "pl.DataFrame", shown: Format, warnings: Sequence[str]) -> None
 def _open_harlequin(layout: Layout, formats: Sequence[str]) -> int:
     """Open harlequin, a SQL client for terminals, on the snapshot; return its exit code."""
     if formats:
-        raise SpecError(f"{formats[0]} needs a query; write one, the name of a saved one, -f FILE, or - for stdin")
+        raise SpecError(f"{formats[0]} has no query; write one, the name of a saved one, -f FILE, or - for stdin")
     if not (sys.stdin.isatty() and results().isatty()):
-        raise SpecError("without a query, a terminal is needed; write a query, a saved name, -f FILE, or - for stdin")
+        raise SpecError(
+            "there is no query, and no terminal for one; write a query, a saved name, -f FILE, or - for stdin"
+        )
     if find_spec("harlequin") is None:
         raise EnvironmentProblem(
-            "`ablate sql` without a query opens harlequin, which is not installed; "
-            "`pip install 'ablate[sql]'`, or write a query"
+            "harlequin is not installed, which `ablate sql` opens without a query; `pip install 'ablate[sql]'`, or "
+            "write a query"
         )
     command = [sys.executable, "-m", "harlequin", "--read-only", str(layout.snapshot)]
     return subprocess.run(command, check=False, stdout=results().fileno()).returncode
@@ -152,17 +154,17 @@ def _answer(store: "Store", text: str) -> "pl.DataFrame":
 def _read_query(layout: Layout, query: str | None, file: Path | None, *, naming: bool) -> str | None:
     """Return the text of the query; None without one. With --save, `query` is never the name of a saved one."""
     if query is not None and file is not None:
-        raise SpecError(f"one query at a time; got one on the command line and the file {file}")
+        raise SpecError(f"two queries: one on the command line and one in {file}; leave one out")
     if query is None and file is None:
         if naming:
-            raise SpecError("--save NAME needs the query to keep; write it after the name, or use -f FILE")
+            raise SpecError("--save has no query to keep; write it after the name, or use -f FILE")
         return None
     what = str(file) if file is not None else "what came on stdin" if query == "-" else "the query"
     try:
         text = file.read_text(encoding="utf-8") if file is not None else sys.stdin.read() if query == "-" else query
         str(text).encode()  # Python keeps bytes that are not UTF-8 as surrogates
     except UnicodeError as error:
-        raise SpecError(f"{what} is not UTF-8 text") from error
+        raise SpecError(f"{what} is not UTF-8 text; save it as UTF-8") from error
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no file {what}; -f takes a file that holds one SQL statement") from error
     except OSError as error:
@@ -233,7 +235,7 @@ def export(
     _require_table(what, query)
     if what in _TRACKERS:
         if Path(to).suffix.lstrip(".") in FORMATS:
-            raise SpecError(f"{what} writes a directory of runs; got the file {to!r}, name a directory")
+            raise SpecError(f"--to {to!r} is a file, and {what} writes a directory of runs; name a directory")
         _export_runs(what, Path(to), campaign, grid)
         return
     _require_file(to, kind)
@@ -241,7 +243,8 @@ def export(
     is_page = what == "cells" and suffix in ("tex", "md")
     if page != ExportPage() and not is_page:
         raise SpecError(
-            "--measure, --at and --spread are for cells on a page; write `ablate export cells --to FILE.tex`"
+            "--measure, --at or --spread is not for this export, but for cells on a page; write `ablate export cells "
+            "--to FILE.tex`"
         )
     with open_campaign(campaign) as store:
         read_warnings(store)
@@ -258,14 +261,17 @@ def _require_table(what: str, query: Sequence[str]) -> None:
     from ablate.store.export.tables import TABLES
 
     if query and what not in TABLES:
-        raise SpecError(f"a query is for {', '.join(TABLES)}; got {what!r}: leave {' '.join(query)!r} out")
+        raise SpecError(
+            f"the query {' '.join(query)!r} has no effect on {what!r}; leave it out, or export one of "
+            f"{', '.join(TABLES)}"
+        )
 
 
 def _require_file(to: str, kind: str | None) -> None:
     if to == "-" and kind is None:
-        raise SpecError("stdout has no name that says the format; add --format csv, parquet, tex or md")
+        raise SpecError("--to - has no ending that says the format; add --format csv, parquet, tex or md")
     if not Path(to).name:
-        raise SpecError(f"--to takes the name of a file, or - for stdout; got {to!r}")
+        raise SpecError(f"--to {to!r} names no file; give one, or - for stdout")
 
 
 _TRACKERS = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
@@ -332,7 +338,7 @@ def _encode_page(store: "Store", kind: str, grid: str | None, query: Sequence[st
         try:
             point[name] = float(value)
         except ValueError as error:
-            raise SpecError(f"--at takes a coordinate and its value, such as sigma_x=1; got {word!r}") from error
+            raise SpecError(f"--at {word!r} is no coordinate and value; write such as sigma_x=1") from error
     chosen = choose_grid(store, grid)
     only = find_cells(store, chosen, query) if query else None
     table = cells(store, chosen, page.measure, point, page.spread, only)

@@ -93,7 +93,7 @@ def import_(
     from ablate.store.external_runs.imported_runs import Imported, import_runs
 
     if not paths:
-        raise SpecError("import takes the files of runs, or directories with such; got none")
+        raise SpecError("there is nothing to import; name the files of runs, or directories with such")
     root = campaign or _find_or_name(grid)
     name, _, better = (measure or "").partition(":")
     told, rows = dict[str, int](), list[Imported]()

@@ -72,7 +72,9 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
         known = ("oom",) if on in HERE else ("oom", "dry_run", "wait")
         for name in self.to_dict():
             if name not in known:
-                raise SpecError(f"--{name.replace('_', '-')} is for --on slurm, and this is --on {on}")
+                raise SpecError(
+                    f"--{name.replace('_', '-')} has no effect with --on {on}; leave it out, or use --on slurm"
+                )
 
     def request(self, defaults: Slurm | None, workers: int | None) -> Slurm:
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""
@@ -105,11 +107,11 @@ class MachineFlags:
         """Raise SpecError for flags that say nothing to the machine `on`, or if there is none of that name."""
         if on not in HERE and on not in backend_names():
             known = ", ".join((*HERE, *backend_names()))
-            raise SpecError(f"--on names where trials are trained: {known}; got {on!r}")
+            raise SpecError(f"--on {on!r} is no machine to train on; there are {known}")
         if on != "slurm":
             cluster.refuse(on)
         if on == "inline" and self.workers is not None:
-            raise SpecError("--workers is for every machine but inline, which trains a trial at a time")
+            raise SpecError("--workers has no effect with --on inline, which trains a trial at a time; leave it out")
 
 
 SLURM_FLAGS = Annotated[SlurmFlags, Parameter(name="*", group=ON_SLURM)]

@@ -39,7 +39,7 @@ def logs(
     from ablate.runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
 
     if follow and worker:
-        raise SpecError("--follow follows a trial's own log; leave --worker or --follow out")
+        raise SpecError("--follow and --worker do not go together: a trial's own log is followed; leave one out")
     with open_campaign(campaign) as store:
         layout, trial = store.layout, find_one(store, query)
     if follow:
@@ -83,7 +83,7 @@ def cancel(*query: Trials, outdated: Flag = False, campaign: Campaign = None, as
     backend = Submissions()
     submissions = [word.removeprefix(_SUBMISSION) for word in query if word.startswith(_SUBMISSION)]
     if len(submissions) not in (0, len(query)) or (outdated and query):
-        raise SpecError("submission=ID and --outdated stand alone; leave the other conditions out")
+        raise SpecError("submission=ID or --outdated does not go together with other conditions; leave those out")
     if outdated or len(query) > len(submissions):
         from ablate.store.analysis.trial_query import select
 
@@ -136,10 +136,10 @@ def status(
         With --watch, seconds between looks at the files; default 2. The scheduler is asked once a minute.
     """
     if every is not None and not watch:
-        raise SpecError("--every is for --watch; leave it out, or give --watch too")
+        raise SpecError("--every has no effect without --watch; leave it out, or give --watch too")
     if watch:
         if failures or query or grid is not None:
-            raise SpecError("--watch shows the whole campaign; leave a query, --grid and --failures out")
+            raise SpecError("--watch shows the whole campaign, not a part; leave a query, --grid and --failures out")
         _watch(campaign, 2.0 if every is None else every, as_json=as_json)
     elif failures:
         show_failures(*query, campaign=campaign, grid=grid, as_json=as_json)
@@ -189,7 +189,7 @@ def _watch(campaign: Path | None, every: float, *, as_json: bool) -> None:
     from ablate.runners.monitoring.watch import show, views
 
     if not every > 0:
-        raise SpecError(f"--every is a number of seconds above 0; got {every:g}")
+        raise SpecError(f"--every {every:g} is no time; give a number of seconds above 0")
     stream = views(find_campaign(campaign), Submissions(), every)
     try:
         if as_json:

@@ -33,11 +33,13 @@ def locate_spec(spec: Path, of: SpecFlags) -> tuple[Path, SpecFlags]:
         and (colon or name in entry_points(group="ablate.grids").names)
     )
     if of.scale is not None and not (is_name and colon):
-        raise SpecError(f"--scale is for an item of a paper, such as ssa:table1; got {spec}: leave it out")
+        raise SpecError(
+            f"--scale has no effect on {spec}, which is no item of a paper, such as ssa:table1; leave it out"
+        )
     if not is_name:
         return spec, of
     if colon and of.grid is not None:
-        raise SpecError(f"{spec} is one grid already; got --grid {of.grid}: leave it out")
+        raise SpecError(f"--grid {of.grid} has no effect on {spec}, which is one grid already; leave it out")
     file = grids_file(name)
     grid = _name_grid(file, item, of.scale) if colon else of.grid
     return file, replace(of, grid=grid, scale=None, campaign=of.campaign or CAMPAIGNS / name)
@@ -61,7 +63,7 @@ def paper_in(file: Path) -> PaperGrids | None:
 
     papers = [each for each in vars(import_spec_file(file)).values() if isinstance(each, PaperGrids)]
     if len(papers) > 1:
-        raise SpecError(f"a file of grids assigns at most one PaperGrids; {file} has {len(papers)}: leave one")
+        raise SpecError(f"{file} has {len(papers)} PaperGrids, and a file of grids assigns at most one; leave one")
     return papers[0] if papers else None
 
 
@@ -69,7 +71,7 @@ def _module_file(entry: EntryPoint) -> Path:
     """Find the file of the module of an entry point, without its import: it is loaded as a spec file."""
     module = None if entry.attr else find_spec(entry.module)
     if module is None or not (module.origin or "").endswith(".py"):
-        raise SpecError(f"an entry point of ablate.grids names a Python module; {entry.value!r} is none")
+        raise SpecError(f"{entry.value!r} is no Python module, as an entry point of ablate.grids names one; correct it")
     return Path(str(module.origin)).resolve()
 
 
@@ -78,5 +80,5 @@ def _name_grid(file: Path, item: str, scale: PaperScale | None) -> str:
     if paper is not None:
         return paper.grid_name(item, scale or "cpu")
     if scale is not None:
-        raise SpecError(f"--scale is for an item of a paper, and {file} has none: leave it out")
+        raise SpecError(f"--scale has no effect on {file}, which has no item of a paper; leave it out")
     return item

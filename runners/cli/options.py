@@ -68,7 +68,7 @@ def require_one_format(**flags: bool) -> list[str]:
     """Return the flag that was given, if any, such as --csv for `csv`. Raise SpecError for several."""
     names = [f"--{name}" for name, is_given in flags.items() if is_given]
     if len(names) > 1:
-        raise SpecError(f"a result has one format; got {' and '.join(names)}: leave one out")
+        raise SpecError(f"{' and '.join(names)} are different formats of one result; leave one out")
     return names
 
 

@@ -50,7 +50,10 @@ class PlanFlags:
             self.cluster.refuse(self.on)
         for flag in ("budget", "dry_run", "wait", *(["oom"] if self.on != "slurm" else [])):
             if flag in self.cluster.to_dict():
-                raise SpecError(f"--{flag.replace('_', '-')} is for `ablate run`; a plan queues nothing, leave it out")
+                raise SpecError(
+                    f"--{flag.replace('_', '-')} has no effect on a plan, which queues nothing; leave it out, or use "
+                    "`ablate run`"
+                )
 
 
 @keep_docstring

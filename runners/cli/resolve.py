@@ -44,7 +44,9 @@ def find_campaign(campaign: Path | None) -> Path:
         return campaigns[0]
     if not campaigns:
         raise NotFoundError(f"there is no campaign below {CAMPAIGNS}/; run a spec first, or name one with --campaign")
-    raise SpecError(f"there are several campaigns: {', '.join(map(str, campaigns))}; name one with --campaign")
+    raise SpecError(
+        f"several campaigns are in {CAMPAIGNS}/: {', '.join(map(str, campaigns))}; name one with --campaign"
+    )
 
 
 def open_campaign(campaign: Path | None, *, thorough: bool = True, most_s: float = math.inf) -> "Store":
@@ -117,7 +119,7 @@ def load_grids(spec: Path, overrides: Sequence[str], of: SpecFlags, *, one: bool
         near = suggest_name(wanted, list(grids))
         raise NotFoundError(f"{spec} has no grid {wanted!r}; it has {', '.join(map(repr, grids))}{near}")
     if wanted is None and one and len(grids) > 1:
-        raise SpecError(f"the file has several grids: {', '.join(grids)}; choose one with --grid")
+        raise SpecError(f"{spec} has several grids: {', '.join(grids)}; choose one with --grid")
     chosen = grids.values() if wanted is None else [grids[wanted]]
     loaded = [override(each, overrides) for each in chosen]
     for at, grid in enumerate(loaded):
@@ -149,7 +151,7 @@ def choose_grid(store: "Store", wanted: str | None) -> str:
             raise StoreError(f"no grid of {store.layout.root} can be read{damage}; `ablate check` says what repairs it")
         store.require_read(store.layout.grid_names())
         raise NotFoundError(f"{store.layout.root} has no grid yet; `ablate run SPEC` plans one")
-    raise SpecError(f"the campaign has several grids: {', '.join(names)}; choose one with --grid")
+    raise SpecError(f"{store.layout.root} has several grids: {', '.join(names)}; choose one with --grid")
 
 
 def find_one(store: "Store", words: Sequence[str]) -> str:
@@ -158,7 +160,7 @@ def find_one(store: "Store", words: Sequence[str]) -> str:
     Raises SpecError if there are no words or several trials, NotFoundError if there is no trial.
     """
     if not words:
-        raise SpecError("which trial? name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
+        raise SpecError("no trial is named; name it by its KEY, or by a query that fits it alone: operator=SSA seed=1")
     keys = find_several(store, words)
     if len(keys) > 1:
         query = "SELECT * FROM grid_trial WHERE list_contains($keys, trial) ORDER BY grid, position"
@@ -188,5 +190,5 @@ def worker_count(workers: int | None) -> int:
     if workers is None:
         return len(os.sched_getaffinity(0))
     if workers < 1:
-        raise SpecError(f"a run needs at least one worker; got --workers {workers}")
+        raise SpecError(f"--workers {workers} is too few; give at least 1")
     return workers

@@ -70,7 +70,9 @@ class MeasureFlags:
     def check(self) -> None:
         """Raise SpecError for options that do not go together."""
         if self.better is not None and self.measure is None:
-            raise SpecError("--better is about --measure, and the grid says it of its own measure; leave --better out")
+            raise SpecError(
+                "--better has no effect without --measure: the grid says it of its own measure; leave it out"
+            )
 
     def find(self, store: "Store", grid: str) -> "GridMeasure":
         """Return the measure in a grid; say so if its direction is unknown."""
@@ -104,7 +106,9 @@ class Judged(MeasureFlags):
         """Raise SpecError for options that do not go together."""
         MeasureFlags.check(self)
         if self.best_over and self.measure is not None:
-            raise SpecError("--best-over chooses by the grid's measure; leave --measure out")
+            raise SpecError(
+                "--measure has no effect with --best-over, which chooses by the grid's measure; leave one out"
+            )
 
 
 def table(
@@ -127,7 +131,9 @@ def table(
     judged_by.check()
     if why is not None:
         if query:
-            raise SpecError(f"--why names the cell; leave {' '.join(query)!r} out")
+            raise SpecError(
+                f"{' '.join(query)!r} and --why do not go together: --why names the cell; leave the query out"
+            )
         _write_why(of, why, judged_by)
         return
     _write_tables(query, of, rows, judged_by)
@@ -245,7 +251,10 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
     from ablate.store.files.plans import added_cells, role_of
 
     if judged_by.best_over or of.as_csv or len(of.campaign) > 1:
-        raise SpecError("--why is about cells of one campaign; leave --best-over, --csv and more campaigns out")
+        raise SpecError(
+            "--why and --best-over, --csv or a second campaign do not go together: it is about cells of one campaign; "
+            "leave those out"
+        )
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         judged = judged_by.find(store, grid)
         measure, stands_for = judged._asdict(), compared_runs(store, grid, judged).stands_for

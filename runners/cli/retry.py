@@ -66,7 +66,7 @@ def retry(
     states = [state for state, is_given in flags.items() if is_given]
     if not query and not states:
         show_failures(campaign=campaign)
-        raise SpecError("which trials? give a query, --failed for all that failed, or --lost for the lost")
+        raise SpecError("no trials are named; give a query, --failed for all that failed, or --lost for the lost")
     root = find_campaign(campaign)
     with open_campaign(root) as store:
         read_warnings(store)
@@ -132,7 +132,7 @@ def spec_of(last: "Submission | None", spec: Path | None) -> Path:
     """Return the given spec file, else the one that was submitted; raise SpecError if neither is known."""
     recorded = list(last.job.get("specs") or ()) if last else []
     if spec is None and not recorded:
-        raise SpecError("nothing recorded says which spec file these trials are from; name it with --spec FILE")
+        raise SpecError("no record says which spec file these trials are from; name it with --spec FILE")
     return spec or Path(recorded[0])
 
 
@@ -149,5 +149,8 @@ def _load_grids(store: "Store", keys: Collection[str], spec: Path) -> "list[Grid
     changed = {name: override(grid, headers[name].get("overrides", ())) for name, grid in origins.items() if grid}
     grids = [grid.named(name) for name, grid in changed.items()]  # release 0.1.0 kept the name of a changed grid
     if not grids:
-        raise SpecError(f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}")
+        raise SpecError(
+            f"{spec} defines {', '.join(known)}, and these trials are of {', '.join(names)}; name the file that "
+            "defines those with --spec"
+        )
     return grids

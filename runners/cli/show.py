@@ -28,7 +28,7 @@ def report(
     from ablate.store.store import Store
 
     if path is not None and campaign is not None:
-        raise SpecError(f"a report is of one campaign; got {path} and --campaign {campaign}: name it once")
+        raise SpecError(f"{path} and --campaign {campaign} name two campaigns; a report is of one, leave one out")
     root = find_campaign(path or campaign)
     written = write_report(root, out, grid)
     with Store.open(root) as store:
@@ -61,7 +61,7 @@ def dash(
     from ablate.dashboards.app.serve import serve
 
     if not 0 <= port < 2**16:
-        raise SpecError(f"a port is a number from 0 to {2**16 - 1}; got --port {port}")
+        raise SpecError(f"--port {port} is no port; give a number from 0 to {2**16 - 1}")
 
     def write_now(line: str) -> None:
         write(line)

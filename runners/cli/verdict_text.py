@@ -52,7 +52,8 @@ def select_columns(frame: "pl.DataFrame", names: str | None) -> "pl.DataFrame":
         chosen = (name,) if name in frame.columns else chosen
         if not set(chosen) <= set(frame.columns):
             raise NotFoundError(
-                f"--columns takes {', '.join(frame.columns)}; got {name!r}{suggest_name(name, frame.columns)}"
+                f"--columns {name!r} is no column; there are "
+                f"{', '.join(frame.columns)}{suggest_name(name, frame.columns)}"
             )
         columns |= dict.fromkeys(chosen)
     return frame.select([*columns])
@@ -98,7 +99,7 @@ def _keep_checked(frame: "pl.DataFrame", words: Sequence[str]) -> "pl.DataFrame"
         if sign not in ("=", "!=") or answer not in ANSWERS:
             raise SpecError(f"{word!r} is no answer of a check; write {_CHECK}{check}= and one of {', '.join(ANSWERS)}")
         if check not in frame.columns:
-            raise SpecError(f"{word!r} is about verdicts with their checks, which this table does not have")
+            raise SpecError(f"{word!r} asks for a check, which this table does not have; leave it out")
         frame = frame.filter((frame[check] == answer) == (sign == "="))
     if words and frame.is_empty():
         raise NotFoundError(f"no verdict has {' '.join(words)}")
@@ -117,9 +118,9 @@ def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
     for word in query:
         name, sign, _ = split_condition(word) or ("", "", "")
         if name == "seed":
-            raise SpecError(f"a cell is compared on all of its seeds; got {word!r}: leave it out")
+            raise SpecError(f"{word!r} chooses a seed, and a cell is compared on all of its seeds; leave it out")
         if (name, sign) == ("grid", "="):
-            raise SpecError(f"a table is about one grid; got {word!r}: choose it with --grid")
+            raise SpecError(f"{word!r} chooses a grid, and a table is about one; leave it out and give --grid")
     keys = select(store, [*query, f"grid={grid}"])
     cells = store.sql(
         "SELECT DISTINCT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",

@@ -235,7 +235,7 @@ class Local(Machine):
     ) -> None:
         self._slots: list[str | None] = [None] * workers if devices is None else list(devices)
         if not self._slots:
-            raise SpecError(f"a run needs at least one worker; got {workers}")
+            raise SpecError(f"{workers} workers are too few for a run; give at least 1")
         self._start = start
         self._pool: WorkerPool | None = None
 

@@ -82,7 +82,7 @@ class Ray(Machine):
         try:
             import ray
         except ImportError as error:
-            raise EnvironmentProblem('--on ray needs Ray; pip install "ablate[ray]"') from error
+            raise EnvironmentProblem('--on ray has no Ray here; pip install "ablate[ray]"') from error
         _refuse_ignored(job)
         try:
             _start(ray)
@@ -94,12 +94,14 @@ class Ray(Machine):
 def _refuse_ignored(job: RunRequest) -> None:
     """Raise SpecError for what needs the parent of a process, which is Ray."""
     if job.oom == "halve":
-        raise SpecError('oom="halve" is not for Ray, which does not tell what was killed for memory; use --on local')
+        raise SpecError(
+            'oom="halve" has no effect with Ray, which does not tell what was killed for memory; use --on local'
+        )
     limits = StallLimits(job)
     for row in range(len(Manifest(Layout(job.root), job.submission))):
         if limits.of(row) is not None:
             raise SpecError(
-                "execution.stall is not for Ray, where nothing ends a trial that stands still; use --on local"
+                "execution.stall has no effect with Ray, where nothing ends a trial that stands still; use --on local"
             )
 
 

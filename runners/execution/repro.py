@@ -179,7 +179,7 @@ def read_recorded(layout: Layout, key: str) -> Recorded:
     state = trial_state(layout, key)
     done = state.result
     if done is None or done.end is None:
-        raise NotFoundError(f"a result is needed to compare with, and the trial {key} is {state.state}; run it first")
+        raise NotFoundError(f"the trial {key} is {state.state}, and has no result to compare with; run it first")
     record = None
     with suppress(NotFoundError):
         record = read_submission_record(layout, str(done.start["submission"]))
@@ -232,7 +232,9 @@ def _prepare(recorded: Recorded, place: Path, spec: Path | None, notify: Callabl
     entry = job.get("entry") or {}  # a snapshot of a release that recorded it asks for it
     snapshot, tree, made_by = recorded.snapshot, None, recorded.start["submission"]
     if snapshot is not None and spec is not None:
-        raise SpecError(f"--spec is for trials without a snapshot; that of {made_by} has the spec file in it")
+        raise SpecError(
+            f"--spec has no effect on a trial with a snapshot; that of {made_by} has the spec file in it, leave it out"
+        )
     if snapshot is not None:
         tree = extract(recorded.layout.snapshot_tar(snapshot.tar), place / "tree")
         files = snapshot.files(tree)
@@ -309,8 +311,8 @@ def _compare(store: "Store", recorded: Recorded, layout: Layout, notify: Callabl
         notify(sentence)
     if end["status"] == "stopped":
         raise SpecError(
-            f"the code that is here gives the trial {recorded.key} another key, so it is another trial: the fields of "
-            "its specs have changed since"
+            f"the trial {recorded.key} has another key by the code that is here, since the fields of its specs have "
+            "changed; it cannot be run again as it was"
         )
     if end["status"] == "failed":
         return Reproduction(0, [], f"{end['reason']}: {' '.join(str(end['message']).split())}")

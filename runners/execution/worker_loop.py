@@ -31,7 +31,7 @@ TENSORS_OF_DEVICE = 0.9
 PATIENCE_S = 600.0
 """Longest wait for a file system that does not respond, since unsaved training would be lost."""
 
-_EDITED = "a trial is not what the manifest says: code or spec file was edited after the run began; run it again"
+_EDITED = "code or spec file was edited after the run began: a trial is not what the manifest says; run it again"
 
 
 def work(pipe: "Connection[Any, Any]") -> int:

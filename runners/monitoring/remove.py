@@ -62,11 +62,13 @@ def rename_grid(store: Store, old: str, new: str, where: TrialLocations) -> None
     store.grid(old)
     require_slug(new)
     if new in layout.planned_grids():
-        raise SpecError(f"a grid has a name of its own; the campaign already has a grid {new!r}, choose another name")
+        raise SpecError(f"the campaign already has a grid {new!r}; choose another name")
     _require_free([trial for _, trial in trials_of(store, old)], where)
     plan = read_plan(layout, f"grids/{old}")
     if plan.problems or plan.header is None:
-        raise SpecError(f"grid {old!r} is not renamed, since its plan is damaged; `ablate check` says what repairs it")
+        raise SpecError(
+            f"the plan of grid {old!r} is damaged, so it is not renamed; `ablate check` says what repairs it"
+        )
     judged = layout.grid_header(old).with_suffix(".judged")
     if judged.is_file():
         write_json(layout.grid_header(new).with_suffix(".judged"), {**read_json(judged), "grid": new})
@@ -91,8 +93,8 @@ def _require_free(trials: Collection[str], where: TrialLocations) -> None:
     if busy:
         states = " or ".join(sorted({where.trials[trial].state for trial in busy}))
         raise SpecError(
-            f"a trial is removed, and a grid renamed, when no worker has it; {format_count(len(busy), 'trial')} of "
-            f"{len(trials)}, such as {busy[0][:8]}, {'is' if len(busy) == 1 else 'are'} {states}: wait, or run "
+            f"{format_count(len(busy), 'trial')} of {len(trials)}, such as {busy[0][:8]}, "
+            f"{'is' if len(busy) == 1 else 'are'} {states}, and nothing is removed or renamed before; wait, or run "
             "`ablate cancel`"
         )
 

@@ -51,10 +51,10 @@ def collect_cells(
     a class has no `train`.
     """
     if not grids:
-        raise SpecError("a run needs at least one grid; got none")
+        raise SpecError("the run has no grid; give at least one")
     twice = [name for name, count in Counter(grid.name for grid in grids).items() if count > 1]
     if twice:
-        raise SpecError(f"grids of one run have different names; {twice[0]!r} is given twice: rename one")
+        raise SpecError(f"two grids of the run are called {twice[0]!r}; rename one")
     codes = Codes(files=files)
     sources: dict[tuple[str, str], Mapping[str, str]] = {}
     knockouts: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -152,8 +152,8 @@ class Worklist:
                 key = trial_of(line, f"{path}, line {each.line + 1}")
                 if key != each.key:
                     raise StoreError(
-                        f"grid {grid!r} was planned anew by another run while this one began: line {each.line + 1} is "
-                        f"trial {key} and not {each.key}; run the same command again"
+                        f"line {each.line + 1} of grid {grid!r} is trial {key} and not {each.key}: another run planned "
+                        "it anew while this one began; run the same command again"
                     )
                 yield line
 

@@ -183,7 +183,9 @@ def place_given() -> RankPlace | None:
 def join_group(place: RankPlace, device: torch.device, store: Store | None = None) -> Iterator[None]:
     """Join the process group at `store`, or at MASTER_ADDR and MASTER_PORT; PeerLost if another rank did not."""
     if dist.is_initialized():
-        raise EnvironmentProblem("this process has a process group; call torch.distributed.destroy_process_group()")
+        raise EnvironmentProblem(
+            "this process already has a process group; call torch.distributed.destroy_process_group()"
+        )
     backend = "nccl" if device.type == "cuda" else "gloo"
     with (
         _on_loopback() if store is not None and node_count() == 1 else contextlib.nullcontext(),

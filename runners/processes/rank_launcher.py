@@ -76,8 +76,8 @@ def ranks(trial: Experiment, train: str, more: Mapping[str, str] | None = None) 
     place = launched or RankPlace(0, execution.gpus)
     if place.size != execution.gpus:
         raise EnvironmentProblem(
-            f"as many ranks train a trial as it has GPUs; execution.gpus is {execution.gpus} and WORLD_SIZE is "
-            f"{place.size}; start as many, or unset WORLD_SIZE"
+            f"execution.gpus is {execution.gpus} and WORLD_SIZE is {place.size}; start as many ranks as GPUs, or unset "
+            "WORLD_SIZE"
         )
     device = device_of(execution.device, place, joined=launched is not None)
     if execution.gpus == 1:
@@ -104,8 +104,8 @@ def device_of(name: str, place: RankPlace = RankPlace(), *, joined: bool = False
     if local >= count or (not joined and needed > count):
         where = "one node" if needed == place.size else f"{node_count()} nodes"
         raise EnvironmentProblem(
-            f"execution.gpus={place.size} needs that many CUDA devices on {where} and this one shows {count}; ask for "
-            "more, lower execution.gpus, or use execution.device='cpu'"
+            f"this machine shows {count} CUDA devices, and execution.gpus={place.size} needs that many on {where}; ask "
+            "for more, lower execution.gpus, or use execution.device='cpu'"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
@@ -116,8 +116,7 @@ def require_precision(device: torch.device, precision: str) -> None:
     needed = precision == "bfloat16" and device.type == "cuda"
     if needed and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise EnvironmentProblem(
-            f"precision='bfloat16' needs a GPU that computes it, and {torch.cuda.get_device_name()} does not; "
-            "use precision='float32'"
+            f"{torch.cuda.get_device_name()} does not compute precision='bfloat16'; use precision='float32'"
         )
 
 
@@ -301,7 +300,7 @@ def _srun_arguments(node: int) -> list[str]:
     """Return the arguments of `_SRUN` for a rank on another node of this job."""
     if shutil.which("srun") is None:
         raise EnvironmentProblem(
-            "srun starts the ranks on other nodes and is not on PATH here; let the container see SLURM's commands, or "
+            "srun is not on PATH here, and starts the ranks on other nodes; let the container see SLURM's commands, or "
             "use nodes=1"
         )
     step = ["--overlap", "--nodes=1", "--ntasks=1", f"--relative={node}", "--export=ALL", "--cpu-bind=none"]
@@ -318,7 +317,9 @@ def _job(trial: Experiment, meeting: Mapping[str, str]) -> dict[str, Any]:
         if source is not None and file is not None and spec_module_name(file) == name:
             files[file] = source
         elif name == "__main__":
-            raise SpecError("define the classes of a trial on several GPUs in a spec file, not in the program")
+            raise SpecError(
+                f"the class {name!r} of a trial on several GPUs is defined in the program; define it in a spec file"
+            )
         else:
             names.append(name)
     return {

@@ -24,7 +24,7 @@ from ablate.runners.provenance.loading import spec_directory
 def _frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
         if strange := [name for name in value if not isinstance(name, str)]:
-            raise ValueError(f"names of fields are texts, as in JSON; got {strange[0]!r}, write {str(strange[0])!r}")
+            raise ValueError(f"the field {strange[0]!r} is named by no text, as in JSON; write {str(strange[0])!r}")
         return FrozenDict({name: _frozen(each) for name, each in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
@@ -35,7 +35,7 @@ def _as_tuple(value: object) -> object:
 
 def _whole(steps: object) -> object:
     if isinstance(steps, bool | float) or (isinstance(steps, int) and steps < 1):
-        raise ValueError(f"a run has a whole number of steps from 1 on, or a field that holds it; got {steps!r}")
+        raise ValueError(f"{steps!r} is no whole number from 1 on, nor a field that holds one; give one")
     return steps
 
 
@@ -108,21 +108,26 @@ class Command(Experiment):
                 raise ValueError(f"{{{name}}} is no name here; there are {', '.join(known)}{suggest_name(name, known)}")
         for name in self.fields:
             if not name.isidentifier() or (name in RESERVED and self.fields[name] != f"{{{name}}}"):
-                raise ValueError(f"a field is a name other than {', '.join(RESERVED)}; got {name!r}")
+                raise ValueError(f"the field {name!r} cannot have this name; give one other than {', '.join(RESERVED)}")
             if not self.config and name not in used:
                 raise ValueError(f"the field {name!r} reaches no argument or variable, so it would do nothing: "
                                  f"write {{{name}}} into argv or environment, or give a config file")  # fmt: skip
         if self.config and ("config" not in used or Path(self.config).name != self.config):
-            raise ValueError(f"config names a file, whose path {{config}} gives to the program; got {self.config!r}, "
-                             "write {config} into argv or environment")  # fmt: skip
+            raise ValueError(
+                f"config={self.config!r} does not reach the program; write {{config}}, its path, into argv or "
+                "environment"
+            )
         if self.config and (Path(self.config).suffix not in _CONFIGS or "{" in self.config):
-            raise ValueError(f"config is written as JSON, which YAML reads, too; got {self.config!r}, "
-                             f"give a plain name that ends with one of {', '.join(_CONFIGS)}")  # fmt: skip
+            raise ValueError(
+                f"config={self.config!r} is no plain name of a file of JSON, which YAML reads, too; end it with one of "
+                f"{', '.join(_CONFIGS)}"
+            )
         if self.resume and not self.checkpoint:
-            raise ValueError('resume takes effect if there is a checkpoint; say which files are one: checkpoint="*.pt"')
+            raise ValueError('resume has no effect without a checkpoint; say which files are one: checkpoint="*.pt"')
         if re.search(r"[{}\0]|^/|(^|/)\.\.(/|$)", self.checkpoint):
-            raise ValueError(f"checkpoint is a pattern of names in {{directory}}; got {self.checkpoint!r}, "
-                             'write it as "ckpt*.pt"')  # fmt: skip
+            raise ValueError(
+                f'checkpoint={self.checkpoint!r} is no pattern of names in {{directory}}; write it as "ckpt*.pt"'
+            )
         patterns_of([*self.metrics, *self.evaluations])
         self._check_values()
         return self
@@ -133,16 +138,20 @@ class Command(Experiment):
                 why = "is set for every program" if name in _OWN else "has other characters than letters, digits and _"
                 raise ValueError(f"the environment variable {name!r} {why}; give it another name")
         if isinstance(self.steps, str) and not isinstance(_whole(self.fields.get(self.steps)), int):
-            raise ValueError(f"steps is a whole number from 1 on, or a field that holds one; {self.steps!r} does not")  # noqa: TRY004
+            raise ValueError(  # noqa: TRY004
+                f"steps={self.steps!r} is no field that holds a whole number from 1 on; name one, or give the number"
+            )
         try:
             file_of(self.fields, dict.fromkeys(RESERVED, ""))
         except TypeError as error:
-            raise ValueError(f"fields are numbers, texts, lists and mappings ({error}); convert what is not") from error
+            raise ValueError(f"a field is no number, text, list or mapping ({error}); convert it") from error
         if not "".join(program := self._fill(self.argv[:1])).strip():
-            raise ValueError(f"argv begins with the name or path of a program; got {self.argv[0]!r}, give one")
+            raise ValueError(f"argv begins with {self.argv[0]!r}, which is no program; give its name or path")
         for text in [*program, *self._fill([*self.argv[1:], *self.environment.values(), *self.resume]), self.cwd]:
             if "\0" in text:
-                raise ValueError(f"no argument, variable or folder holds the character NUL; got {text!r}, leave it out")
+                raise ValueError(
+                    f"{text!r} has the character NUL, which no argument, variable or folder holds; leave it out"
+                )
 
     @staticmethod
     def _names(*texts: str) -> set[str]:

@@ -67,7 +67,9 @@ def require_startable(argv: Sequence[str], folder: Path, path: str | None) -> No
         raise SpecError(f"{file} does not say what runs it; begin it with #!, or put its interpreter first, such as sh")
     interpreter = first[2:].split()[:1] if first.startswith(b"#!") else []
     if interpreter and not os.access(interpreter[0], os.X_OK):
-        raise SpecError(f"{file} begins with #!{os.fsdecode(interpreter[0])}, which is no program on this machine")
+        raise SpecError(
+            f"{file} begins with #!{os.fsdecode(interpreter[0])}, which is no program on this machine; correct the line"
+        )
 
 
 def _begins(file: Path) -> bytes:

@@ -27,7 +27,7 @@ def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
         except re.error as error:
             raise ValueError(f"{text!r} is no regular expression ({error})") from error
         if not set(pattern.groupindex) - {"step"}:
-            raise ValueError(f"{text!r} names no value; a group is named like its metric, (?P<val_loss>\\S+)")
+            raise ValueError(f"{text!r} names no value; name a group like its metric, (?P<val_loss>\\S+)")
         patterns.append(pattern)
     return tuple(patterns)
 
@@ -134,7 +134,10 @@ class Report:
         kind = next((name for name in _KINDS if name in record), None)
         known = _KINDS.get(kind or "", ())
         if kind is not None and (unknown := sorted(record.keys() - {kind, *known})):
-            raise SpecError(f"a line with {kind!r} may have {', '.join(known) or 'nothing else'}; got {unknown[0]!r}")
+            raise SpecError(
+                f"{unknown[0]!r} does not belong to a line with {kind!r}; it may have "
+                f"{', '.join(known) or 'nothing else'}"
+            )
         content: Any = record.pop(kind) if kind else record
         self.values += 1
         if kind == "evaluate":
@@ -186,7 +189,7 @@ def _whole(text: str, line: str) -> int:
         return int(text.replace(",", ""))
     except ValueError as error:
         raise SpecError(
-            f"a pattern took {text!r} as the step, which is no whole number; the line is {show(line)}"
+            f"{text!r}, which a pattern took as the step, is no whole number; the line is {show(line)}"
         ) from error
 
 
@@ -194,4 +197,4 @@ def _number(text: str, name: str, line: str) -> float:
     try:
         return float(text.rstrip(",;").replace(",", ""))
     except ValueError as error:
-        raise SpecError(f"a pattern took {text!r} as {name}, which is no number; the line is {show(line)}") from error
+        raise SpecError(f"{text!r}, which a pattern took as {name}, is no number; the line is {show(line)}") from error

@@ -74,7 +74,7 @@ class ScriptRun(RunRecorder):
 
     def fail(self, error: BaseException | str, reason: str | None = None) -> NoReturn:
         if reason is not None and reason not in REASONS:
-            raise SpecError(f"a run fails for one of the reasons {', '.join(REASONS)}; got {reason!r}")
+            raise SpecError(f"{reason!r} is no reason of a failure; give one of {', '.join(REASONS)}")
         self._write(self._step, fail=str(error), reason=reason)
         raise SystemExit(f"{error}")
 

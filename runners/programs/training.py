@@ -64,8 +64,8 @@ def train_program(command: "Command", run: "TrialRun") -> None:
         raise _failure(name, status, program.tail)
     if not report.values and restored is None:
         raise SpecError(
-            f"{name} ended well and reported no value; it prints lines that a pattern in metrics= finds, writes lines "
-            f"of JSON to the file named by {METRICS}, or calls ablate.current_run()"
+            f"{name} ended well and reported no value; print lines that a pattern in metrics= finds, write lines of "
+            f"JSON to the file named by {METRICS}, or call ablate.current_run()"
         )
     for pattern in sorted(report.unused):
         say(f"no line of output fits the pattern {pattern!r}")

@@ -46,7 +46,7 @@ def load_spec_file(path: Path | str) -> dict[str, Grid]:
             if grids.setdefault(grid.name, grid) is not grid:
                 raise SpecError(f"{path}: two grids are named {grid.name!r}; give one of them another name")
     if not grids:
-        raise SpecError(f"{path}: a spec file defines at least one Grid; assign one to a name at the top of the file")
+        raise SpecError(f"{path} defines no Grid; assign one to a name at the top of the file")
     return grids
 
 

@@ -61,7 +61,7 @@ def disk(user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 def test_a_full_disk_is_refused_and_costs_no_result_while_workers_run(disk: Disk, user: User) -> None:
     disk.fill()
     said = user.does(*user.run)
-    assert (said.code, "a campaign needs 64 MB of free disk" in said.sentence) == (5, True)
+    assert (said.code, "a campaign needs 64 MB" in said.sentence) == (5, True)
     disk.free()
     disk.read_only(on=True)
     said = user.does(*user.run)

@@ -94,7 +94,7 @@ def test_a_query_means_its_trials(both: tuple[Campaign, Campaign], ablate: Ablat
     asked = ablate("compare", "operator=SSA", "--json", "--campaign", campaign.root).out
     assert asked == ablate("compare", *keys, "--json", "--campaign", campaign.root).out
     words = ("label=softmax", "label=SSA", "label=Integral", "--campaign", campaign.root, "--campaign", other.root)
-    assert "got 18: add a condition such as seed=0" in ablate("compare", *words, code=2).err
+    assert "18 trials do not fit a table" in ablate("compare", *words, code=2).err
     assert "means 1" in ablate("compare", "operator=SSA", "seed=1", "--campaign", campaign.root, code=2).err
 
 

@@ -91,9 +91,9 @@ def test_tables_go_on_pages(campaign: Path, tmp_path: Path, capfdbinary: pytest.
         ("verdict --to x.csv", 3, "did you mean 'verdicts'"),
         ("../grids --to x.csv", 3, "no table '../grids'"),
         ("cells --to -", 2, "add --format"),
-        ("trials --to x.csv --at sigma_f=5", 2, "are for cells on a page"),
-        ("cells --to x.md --at sigma_f", 2, "such as sigma_x=1; got 'sigma_f'"),
-        ("cells --to= --format csv", 2, "--to takes the name of a file, or - for stdout; got ''"),
+        ("trials --to x.csv --at sigma_f=5", 2, "cells on a page"),
+        ("cells --to x.md --at sigma_f", 2, "--at 'sigma_f'"),
+        ("cells --to= --format csv", 2, "--to '' names no file"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_writes_nothing(

@@ -199,7 +199,7 @@ def test_a_query_keeps_cells_and_changes_no_number(command: list[str], campaign:
     assert rows(*query) == whole
     ablate(*command, "operator=SSB", "--campaign", campaign, code=3)
     ablate(*command, "--json", "--csv", "--campaign", campaign, code=2)
-    assert "got 'seed=1'" in ablate(*command, *query, "seed=1", "--campaign", campaign, code=2).err
+    assert "'seed=1' chooses a seed" in ablate(*command, *query, "seed=1", "--campaign", campaign, code=2).err
     if command[0] != "pareto":
         ablate(*command, *query[:-1], "softmax · 0.0001", "--campaign", campaign, code=3)
 

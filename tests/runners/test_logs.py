@@ -84,7 +84,7 @@ def test_what_is_not_there_is_one_sentence(campaign: Campaign, logs: Callable) -
         ([key_of(campaign, 1)], 3, "it has not started"),
         ([key, "--worker"], 3, "did not run on a cluster"),
         ([placed, "--worker"], 3, "job 7_3 of attempt 2 has left no output"),
-        ([key, "--worker", "-f"], 2, "leave --worker or --follow out"),
+        ([key, "--worker", "-f"], 2, "--follow and --worker"),
         (["operator=SSA"], 2, f"2 trials fit 'operator=SSA': {key[:8]} SSA seed 0, {key_of(campaign, 1)[:8]} SSA"),
     ):
         said = logs(*words, code=code)

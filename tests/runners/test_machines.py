@@ -140,5 +140,5 @@ def test_workers_that_cannot_start_end_the_run(tmp_path: Path, ending: str, rais
         run_campaign(tmp_path / "campaign", [toy_grid()], Local(2, start=warm_server), options)
     with pytest.raises(EnvironmentProblem, match="No module named 'nothing_of_the_kind'"):
         run_quietly(tmp_path, toy_grid(), Local(2, start=warm_server), preload=("nothing_of_the_kind",))
-    with pytest.raises(SpecError, match="at least one worker; got 0"):
+    with pytest.raises(SpecError, match="0 workers"):
         Local(0)

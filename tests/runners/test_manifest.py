@@ -97,7 +97,7 @@ def test_a_grid_that_another_run_planned_anew_is_not_trained_under_the_wrong_nam
     found = list_trials(layout, [toy_grid()], collect_cells([toy_grid()]), take=partial(write_grid, layout))
     lines = layout.grid_trials("toy").read_text(encoding="utf-8").splitlines()
     layout.grid_trials("toy").write_text("\n".join(lines[::-1]) + "\n", encoding="utf-8")
-    with pytest.raises(StoreError, match="planned anew by another run"):
+    with pytest.raises(StoreError, match=r"of grid 'toy' .* planned it anew"):
         list(found.lines(found.to_do))
 
 

@@ -24,10 +24,10 @@ def test_times_and_memory_as_people_and_slurm_write_them() -> None:
     assert {text: minutes(text) for text in TIMES} == TIMES
     assert {text: mebibytes(text) for text in MEMORY} == MEMORY
     for text in ("", "8", "0m", "10:30", "8 h", "h", "-1h", "1h1d", "forever"):
-        with pytest.raises(ValueError, match="a time limit is written 90m"):
+        with pytest.raises(ValueError, match="is no time limit; write 90m"):
             minutes(text)
     for text in ("16", "0G", "16g", "1.5G", "G", ""):
-        with pytest.raises(ValueError, match="memory is written"):
+        with pytest.raises(ValueError, match="is no memory; write 500M"):
             mebibytes(text)
 
 
@@ -42,7 +42,7 @@ def test_a_time_in_slurms_own_form_is_read_back(total: int) -> None:
     [
         ({"partition": "a b"}, "one word"),
         ({"time": "2m"}, "save 120 s before the time limit, and that is 2 min"),
-        ({"needs": ({"where": {}},)}, "for all trials say it in Slurm"),
+        ({"needs": ({"where": {}},)}, "where is empty"),
         ({"extra": {"cpus_per_task": "1"}}, "extra cannot have 'cpus_per_task'"),
         ({"extra": {"comment-x": "a\nb"}}, "extra"),
         ({"extra": {"no_requ": ""}}, "extra cannot have 'no_requ'"),  # sbatch takes shortened options
@@ -148,7 +148,7 @@ def test_a_trial_on_two_nodes_has_half_of_its_gpus_on_each(
     tmp_path: Any, gpus: int, ranks: int, expected: tuple[int, int] | None
 ) -> None:
     if expected is None:
-        with pytest.raises(SpecError, match=f"execution.gpus={ranks} does not fill them; say execution.gpus="):
+        with pytest.raises(SpecError, match=f"execution.gpus={ranks} does not fill nodes=2 .* say execution.gpus="):
             group_trials(Slurm(nodes=2, gpus=gpus), tmp_path, gpus=ranks)
         return
     (group,) = group_trials(Slurm(nodes=2, gpus=gpus), tmp_path, gpus=ranks)

@@ -150,7 +150,7 @@ def test_a_failed_load_keeps_the_module_of_the_last_good_one(tmp_path: Path) -> 
 
 
 def test_what_is_no_python_file_with_grids_of_their_own_is_refused(tmp_path: Path) -> None:
-    assert "defines at least one Grid" in refusal_of(write(tmp_path, "x = 1\n"))
+    assert "defines no Grid" in refusal_of(write(tmp_path, "x = 1\n"))
     twice = (
         "from ablate.grid import Grid\nfrom toy_training import ToyTrial\n"
         "a = Grid(name='same', base=ToyTrial())\nb = Grid(name='same', base=ToyTrial(steps=3))\n"

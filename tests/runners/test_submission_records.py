@@ -250,7 +250,7 @@ def test_a_budget_is_hours_of_a_unit() -> None:
     for text, hours, unit in (("200gpuh", 200.0, "gpuh"), ("12CPU-h", 12.0, "cpuh"), (" 0.5 GPUh ", 0.5, "gpuh")):
         assert read_budget(text) == {"hours": hours, "unit": unit}
     for text in ("", "200", "gpuh", "90m", "200h", "-1gpuh", "0gpuh", "1e3gpuh", "nan gpuh", "1 2cpuh"):
-        with pytest.raises(SpecError, match=r"such as 200gpuh or 40cpuh; got"):
+        with pytest.raises(SpecError, match=r"such as 200gpuh or 40cpuh"):
             read_budget(text)
 
 

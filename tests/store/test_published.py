@@ -181,7 +181,7 @@ SOFTMAX = ["Softmax", "8e-5", "3e-4", "6e-3", "0.42", "1.62", "3.84", "9.42", "1
         (("--paper", "005"), 3, "there is no paper '005'; there are 000 Affine-Scaled Attention; 001"),
         (("004", "T15"), 3, "paper 004 has no table 'T15' of values; there are T1, T2, T3"),
         (("--metric", "msee"), 3, "did you mean 'mse'?"),
-        (("--csv", "--json"), 2, "one format; got --json and --csv"),
+        (("--csv", "--json"), 2, "--json and --csv are"),
         (("--grid", "mine"), 2, "add --compare"),
         (("001",), 3, "paper 001 has no table of values: Principled Attention publishes no results"),
         (("--compare", "--campaign", "nowhere"), 3, "there is no campaign in nowhere"),

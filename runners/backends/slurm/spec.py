@@ -53,7 +53,7 @@ def minutes(text: str) -> int:
     parts = {name: int(value) for name, value in match.groupdict().items() if value} if match else {}
     total = parts.get("d", 0) * 1440 + parts.get("h", 0) * 60 + parts.get("m", 0) + (parts.get("s", 0) > 0)
     if total <= 0:
-        raise ValueError(f"a time limit is written 90m, 8h, 1d12h or 08:00:00; got {text!r}")
+        raise ValueError(f"{text!r} is no time limit; write 90m, 8h, 1d12h or 08:00:00")
     return total
 
 
@@ -61,7 +61,7 @@ def mebibytes(text: str) -> int:
     """Convert memory such as `500M`, `16G`, `16GB`, `1T` to MiB; else raise ValueError."""
     match = _MEMORY.fullmatch(text)
     if match is None or int(match["count"]) == 0:
-        raise ValueError(f"memory is written 500M, 16G or 1T; got {text!r}")
+        raise ValueError(f"{text!r} is no memory; write 500M, 16G or 1T")
     return int(match["count"]) * _MEBIBYTES[match["unit"]]
 
 
@@ -70,14 +70,14 @@ def read_budget(text: str) -> dict[str, Any]:
     match = _BUDGET.fullmatch(text)
     if match is None or float(match["hours"]) == 0:
         raise SpecError(
-            f"a budget is a number of hours above 0 and their unit, such as 200gpuh or 40cpuh; got {text!r}"
+            f"the budget {text!r} is no number of hours above 0 and their unit; write such as 200gpuh or 40cpuh"
         )
     return {"hours": float(match["hours"]), "unit": f"{match['unit'].lower()}h"}
 
 
 def _check_word(text: str) -> str:
     if not re.fullmatch(r"[^\s'\"]+", text):
-        raise ValueError(f"SLURM's names are one word without quotes; got {text!r}")
+        raise ValueError(f"{text!r} is no name for SLURM; write one word without quotes")
     return text
 
 
@@ -151,7 +151,10 @@ class Needs(WorkerFields):
     @model_validator(mode="after")
     def _require_where(self) -> Self:
         if not self.where:
-            raise ValueError("Needs are of some trials: where={'model.width': 1024}; for all trials say it in Slurm")
+            raise ValueError(
+                "where is empty, and Needs are of some trials; write such as where={'model.width': 1024}, or say it in "
+                "Slurm for all"
+            )
         return self
 
 
@@ -280,8 +283,8 @@ def cluster_of(path: Path | str) -> Slurm | None:
             requests[variable] = value
     if len(requests) > 1:
         raise SpecError(
-            f"{path}: a spec file has at most one Slurm, and this has {', '.join(requests)}; "
-            "begin the names of the others with _"
+            f"{path}: {', '.join(requests)} are several Slurm, and a spec file has at most one; begin the names of the "
+            "others with _"
         )
     return next(iter(requests.values()), None)
 

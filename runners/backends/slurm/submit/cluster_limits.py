@@ -89,8 +89,8 @@ def _need(program: str, *arguments: str) -> str:
     said = ask(program, *arguments)
     if said.problem:
         raise EnvironmentProblem(
-            f"a cluster's limits are read before anything is submitted; {said.problem}; "
-            "log in to a machine of the cluster, or wait for its controller"
+            f"{said.problem}, so the cluster's limits cannot be read and nothing is submitted; log in to a machine of "
+            "the cluster, or wait for its controller"
         )
     return said.text
 

@@ -135,8 +135,8 @@ class Drafter:
         without = [group.name for group in groups if not group.resources.gpus]
         if budget is not None and budget["unit"] == "gpuh" and without:
             raise SpecError(
-                f"a budget in GPU-h counts GPUs, and the workers of {', '.join(without)} have none; say it in hours of "
-                f"cores, such as --budget {budget['hours']:g}cpuh"
+                f"--budget {budget['hours']:g}gpuh counts GPUs, and the workers of {', '.join(without)} have none; say "
+                f"it in hours of cores, such as --budget {budget['hours']:g}cpuh"
             )
 
     def _avoid_nodes(self, groups: Sequence[Group]) -> list[str]:

@@ -57,7 +57,9 @@ class Arrays(SlurmExecutor):
     def __init__(self, layout: Layout, submission: str, slurm: Slurm, tree: Sequence[str], *, single: bool) -> None:
         folder = logs(layout, submission)
         if re.search(r"[%\\\n]", str(folder.absolute())):
-            raise SpecError(f"SLURM gives % and \\ in a path a meaning of their own; choose another campaign: {folder}")
+            raise SpecError(
+                f"the path {folder} has % or \\ or a line break, which mean something to SLURM; choose another campaign"
+            )
         super().__init__(folder)
         self._submission = submission
         self._root = layout.root.absolute()
@@ -237,8 +239,8 @@ def require_commands() -> None:
     missing = [name for name in ("sbatch", "srun", "squeue", "scontrol", "scancel") if shutil.which(name) is None]
     if missing:
         raise EnvironmentProblem(
-            f"--on slurm runs on a login node of the cluster; {missing[0]} is not among the commands here, "
-            "use --on local, or log in there (a `module load slurm` may be needed); --dry-run works without"
+            f"{missing[0]} is not among the commands here, and --on slurm runs on a login node of the cluster; use "
+            "--on local, or log in there (a `module load slurm` may be needed); --dry-run works without"
         )
 
 

@@ -94,7 +94,9 @@ class Demands:
         for needs in self._slurm.needs:
             for path in needs.where:
                 if path == "seed":
-                    raise SpecError("trials that differ in their seed need the same; take 'seed' out of where={...}")
+                    raise SpecError(
+                        "Needs(where={'seed': ...}) tells seeds of one cell apart, which need the same; take 'seed' out"
+                    )
                 if path not in self._known_paths and path in self._missing_paths:
                     raise SpecError(f"Needs(where={dict(needs.where)!r}) fits no trial: {self._missing_paths[path]}")
 
@@ -164,10 +166,9 @@ class Demands:
         usable = resources.time * 60 - self._slurm.signal_s
         if usable < START_S + checkpoint_s:
             raise SpecError(
-                f"a time limit holds at least one checkpoint: workers have {resources.time} min and save "
-                f"{self._slurm.signal_s} s before the end, which leaves {usable} s, they need {START_S:g} s to start, "
-                f"and these trials save every {checkpoint_s:g} s; raise time, or lower signal_s or "
-                "execution.checkpoint_s"
+                f"time={resources.time} min holds no checkpoint: workers save {self._slurm.signal_s} s before the end, "
+                f"which leaves {usable} s, they need {START_S:g} s to start, and these trials save every "
+                f"{checkpoint_s:g} s; raise time, or lower signal_s or execution.checkpoint_s"
             )
 
     def _name(self, kind: WorkerKind) -> str:
@@ -189,9 +190,8 @@ def _ranks_per_node(request: Slurm, ranks: int) -> int:
     if nodes > 1 and (ranks % nodes or ranks < request.gpus * nodes):
         each = format_count(request.gpus, "GPU") if request.gpus else "a process"
         raise SpecError(
-            f"nodes={nodes} shares each trial over {nodes} nodes with {each} each, "
-            f"and execution.gpus={ranks} does not fill them; say execution.gpus={nodes * max(1, request.gpus)}, or "
-            "change nodes or gpus"
+            f"execution.gpus={ranks} does not fill nodes={nodes} with {each} each; say "
+            f"execution.gpus={nodes * max(1, request.gpus)}, or change nodes or gpus"
         )
     return ranks // nodes
 
