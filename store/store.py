@@ -227,7 +227,7 @@ class Store:
         """
         self.grid(grid)
         if buckets < 1:
-            raise SpecError(f"curves need at least one bucket; got {buckets}")
+            raise SpecError(f"buckets={buckets} are too few for curves; give at least 1")
         return self.sql(
             """
             WITH chosen AS (

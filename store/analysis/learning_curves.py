@@ -26,7 +26,7 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     """
     costs = list(get_args(By))
     if by not in costs:
-        raise SpecError(f"curves are compared by {costs}; got {by!r}{suggest_name(by, costs)}")
+        raise SpecError(f"curves cannot be compared by {by!r}; they are by {costs}{suggest_name(by, costs)}")
     header = store.grid(grid)
     points = store.sql(_POINTS, {"grid": grid, "name": name})
     if points["step"].null_count() == points.height:
@@ -34,8 +34,8 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
         raise NotFoundError(f"no ended run of grid {grid!r} has recorded {name!r}; they have {known}")
     if by == "tokens" and points["tokens_per_step"].null_count() == points.height:
         raise NotFoundError(
-            f"the tokens of a step come from a trial's task, and no ended run of grid {grid!r} has them; a metric "
-            "named tokens is no cost: compare by steps or seconds"
+            f"no ended run of grid {grid!r} has the tokens of a step, which come from a trial's task, and a metric "
+            "named tokens is no cost; compare by steps or seconds"
         )
     cost = {"steps": pl.col("step"), "tokens": pl.col("step") * pl.col("tokens_per_step"), "seconds": pl.col("seconds")}
     # `wall_s` counts from the start of each attempt; what the attempts before had taken at the hand-over is added

@@ -106,7 +106,7 @@ def _read(table: Table, word: str) -> tuple[tuple[str, str], pl.Expr]:
         return (column, key), contains(table.rows, column, value)
     numeric, wanted = table.rows.schema[column].is_numeric(), _number(value)
     if (wanted is None and numeric) or (sign in _SIZES and (wanted is None or math.isnan(wanted))):
-        raise SpecError(f"{word!r} compares numbers; got {value!r}: write a number, or = for a text")
+        raise SpecError(f"{word!r} compares numbers, and {value!r} is none; write a number, or = for a text")
     if numeric:
         return (column, key), _COMPARE[sign](pl.col(column).cast(pl.Float64), wanted)
     fitting = _fitting(table, (name, column), sign, value)

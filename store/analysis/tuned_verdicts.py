@@ -58,23 +58,25 @@ def tune(
         if not over:
             return ComparedRuns(values, baseline)
         raise SpecError(
-            f"a selection over {', '.join(over)} has nothing to choose: each setting of the other axes is one cell, as "
-            f"where axes are zipped; name the zipped axes too, of {names}"
+            f"{', '.join(over)} leave nothing to choose: each setting of the other axes is one cell, as where axes are "
+            f"zipped; name the zipped axes too, of {names}"
         )
     chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
     if over and len(chosen.choices) < 2:
-        raise SpecError(f"a selection over {', '.join(over)} leaves one cell, of the axes {names}: nothing to compare")
+        raise SpecError(
+            f"{', '.join(over)} leave one cell, of the axes {names}, and nothing to compare; choose over fewer axes"
+        )
     return _represent(chosen, settings, baseline)
 
 
 def _require_known(over: Sequence[str], tuned: Sequence[str], names: list[str], matched: Sequence[str]) -> None:
     for name in over:
         if name not in names:
-            raise SpecError(f"a selection is over axes of the grid: {names}; got {name!r}{suggest_name(name, names)}")
+            raise SpecError(f"{name!r} is no axis to choose over; the grid has {names}{suggest_name(name, names)}")
     if over and matched and {*names} <= {*tuned, *matched}:
         raise SpecError(
-            f"a selection keeps an axis on which cells differ from their baseline; got {', '.join(over)}, and beside "
-            f"it each cell has its baseline's levels: select over {' or '.join(matched)}"
+            f"{', '.join(over)} leave no axis on which a cell differs from its baseline, whose other levels are its "
+            f"own; choose over {' or '.join(matched)}"
         )
 
 

@@ -111,12 +111,13 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
     known = list(GridMeasure._fields)
     for name in changes or {}:
         if name not in known:
-            raise SpecError(f"a measure has the fields {known}; got {name!r}{suggest_name(name, known)}")
+            raise SpecError(f"{name!r} is no field of a measure; there are {known}{suggest_name(name, known)}")
     header = store.grid(grid)
     variance = header.get("variance", "own")
     if (asked := (changes or {}).get("variance", variance)) != variance:
         raise SpecError(
-            f"the variance of grid {grid!r} is {variance!r}, got {asked!r}; it is chosen in the Grid, before any result"
+            f"variance={asked!r} is not that of grid {grid!r}, {variance!r}; it is chosen in the Grid, before any "
+            "result"
         )
     both = {**(header["measure"] or {}), **(changes or {}), "variance": variance}
     fields = {name: value for name, value in both.items() if name in known and value is not None}
@@ -126,7 +127,7 @@ def measure_of(store: Store, grid: str, changes: Mapping[str, Any] | None) -> Gr
         raise SpecError(f"grid {grid!r} has no measure; {_advise(header, 'measure=Measure(name=...)')}{have}")
     for axis, value in fields.get("point", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise SpecError(f"a point of a measure has finite numbers; got {value!r} for {axis!r}")
+            raise SpecError(f"the point of the measure has {value!r} for {axis!r}; give a finite number")
     return GridMeasure(**fields)
 
 

@@ -63,17 +63,20 @@ def check_reads(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     if not statements:
         raise SpecError("there is no SQL statement in the query; write SELECT ...")
     if len(statements) != 1:
-        raise SpecError(f"one SQL statement at a time; got {len(statements)}")
+        raise SpecError(f"the query has {len(statements)} SQL statements; write one at a time")
     kind, name = _kind(statements[0])
     if kind == duckdb.StatementType.MULTI:
         raise SpecError(
-            "one SQL statement at a time; this one is several inside (a PIVOT first asks which values there are): "
-            "list them, as in PIVOT ... ON column IN ('a', 'b')"
+            "the SQL statement is several inside (a PIVOT first asks which values there are); list them, as in PIVOT "
+            "... ON column IN ('a', 'b')"
         )
     if kind not in _READING:
-        raise SpecError(f"the store is read-only: write SELECT ...; got {name}")
+        raise SpecError(f"{name} is refused: the store is read-only; write SELECT ...")
     if kind == duckdb.StatementType.EXPLAIN and not _EXPLAIN.match(query):
-        raise SpecError("the store is read-only: write EXPLAIN SELECT ..., without brackets and comments before SELECT")
+        raise SpecError(
+            "EXPLAIN of this is refused: the store is read-only; write EXPLAIN SELECT ..., without brackets and "
+            "comments before SELECT"
+        )
 
 
 def _kind(statement: duckdb.Statement) -> tuple[duckdb.StatementType | None, str]:

@@ -72,7 +72,7 @@ def cells(
     own = measure_of(store, grid, None) if store.grid(grid)["measure"] or not wanted else GridMeasure("")
     twice = sorted({word for word in wanted if list(wanted).count(word) > 1})
     if twice:
-        raise SpecError(f"a measurement is shown once; {', '.join(twice)} came several times: leave the others out")
+        raise SpecError(f"{', '.join(twice)} came several times; ask for a measurement once")
     columns = []
     for word in wanted or [own.name]:
         ways: dict[str, Better] = {"lower": "lower", "higher": "higher"}
@@ -85,7 +85,7 @@ def cells(
         columns += [ExportColumn(name, point, better, scale, []) for point in points]
     if len(columns) > MOST_COLUMNS:
         raise SpecError(
-            f"a page holds at most {MOST_COLUMNS} columns, not {len(columns)}: choose points, --at NAME=VALUE"
+            f"{len(columns)} columns do not fit a page of at most {MOST_COLUMNS}; choose points, --at NAME=VALUE"
         )
     finals = (store.final(grid, column.name, column.point) for column in columns)
     frames = [in_plan_order(store.sql, store.grid(grid), final) for final in finals]

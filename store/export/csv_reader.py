@@ -141,7 +141,9 @@ class _Table:
         try:
             text = file.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise SpecError(f"{file} is no CSV in UTF-8: byte {error.start} is no part of a character") from error
+            raise SpecError(
+                f"{file} is no CSV in UTF-8: byte {error.start} is no part of a character; save it as UTF-8"
+            ) from error
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         rows = list[tuple[int, list[str]]]()
         try:

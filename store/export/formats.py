@@ -26,7 +26,9 @@ def format_of(file: Path) -> str:
     ending = file.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         hint = suggest_name(ending, list(FORMATS))
-        raise SpecError(f"a table is written as {', '.join('.' + each for each in FORMATS)}; got {file.name!r}{hint}")
+        raise SpecError(
+            f"{file.name!r} is no table to write; end it with {', '.join('.' + each for each in FORMATS)}{hint}"
+        )
     return ending
 
 
@@ -39,7 +41,9 @@ def encode(frame: pl.DataFrame, kind: str) -> bytes:
         frame.write_parquet(sink)
         return sink.getvalue()
     if frame.height > _TEXT_ROWS:
-        raise SpecError(f"a page holds at most {_TEXT_ROWS} rows, not {frame.height}: write it as .csv or .parquet")
+        raise SpecError(
+            f"{frame.height} rows do not fit a page of at most {_TEXT_ROWS}; write them as .csv or .parquet"
+        )
     escape, table = (latex.escape, latex.table) if kind == "tex" else (markdown.escape, markdown.table)
     rows = [
         [

@@ -158,4 +158,4 @@ def flatten(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 def require_empty(folder: Path) -> None:
     """Raise SpecError if `folder` holds something."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SpecError(f"runs go to a directory that is new or empty; {folder} holds something")
+        raise SpecError(f"{folder} holds something; name a directory that is new or empty")

@@ -76,7 +76,7 @@ def _entry(entries: Mapping[str, Any], name: str, what: str) -> Any:
     if name not in entries:
         has = some(sorted(entries), 12) or "none"
         hint = suggest_name(name, list(entries))
-        raise SpecError(f"{what} takes an entry of the config; there is no {name!r}, there is {has}{hint}")
+        raise SpecError(f"{what} names {name!r}, which is no entry of the config; there is {has}{hint}")
     return entries[name]
 
 
@@ -92,10 +92,10 @@ def _entries(run: FoundRun, what: What) -> dict[str, Any]:
             parts = re.fullmatch(pattern, run.name)
         except re.error as error:
             raise SpecError(
-                f"a pattern of names has entries in braces, letters and digits; got {what.named!r}"
+                f"the pattern {what.named!r} of names cannot be read; write entries in braces, of letters and digits"
             ) from error
         if parts is None:
-            raise SpecError(f"the name {run.name!r} is not of the pattern {what.named!r}")
+            raise SpecError(f"the name {run.name!r} is not of the pattern {what.named!r}; correct one of them")
         entries |= {name: int(text) if text.isdecimal() else text for name, text in parts.groupdict().items()}
     return entries
 

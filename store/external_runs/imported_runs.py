@@ -190,7 +190,7 @@ class _Target:
         key = line["label"], line["seed"]
         if key in self._taken:
             before = self._taken[key]
-            raise SpecError(f"a seed of a label is one run; {key[0]!r} with seed {key[1]} is {before}, too")
+            raise SpecError(f"{key[0]!r} with seed {key[1]} is {before}, too; a seed of a label is one run")
         self._taken[key] = run.name
         if not run.scalars:
             raise (
@@ -226,8 +226,8 @@ class _Target:
             return True
         if (ended.end or {}).get("status") == "ok":
             raise SpecError(
-                f"a run is imported once; {line['label']!r} with seed {line['seed']} was logged from {before}, with "
-                "other values: remove that by `ablate rm`, or give this one another label"
+                f"{line['label']!r} with seed {line['seed']} was logged before, from {before}, with other values; "
+                "remove that by `ablate rm`, or give this one another label"
             )
         return False
 

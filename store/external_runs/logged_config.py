@@ -48,12 +48,12 @@ def plain_data(data: Any, place: str) -> Any:
 def plain_levels(axes: Any) -> dict[str, str | float | bool | None]:
     """Return the levels of a variant by axis. Raises SpecError: a name that no column can have, or no single value."""
     if not isinstance(axes, Mapping):
-        raise SpecError(f"axes are levels by the name of an axis, such as {{'width': 8}}; got {show(axes)}")
+        raise SpecError(f"axes={show(axes)} are no levels by the name of an axis; write such as {{'width': 8}}")
     plain: dict[str, str | float | bool | None] = {}
     for name, value in axes.items():
         level, place = plain_data(value, f"axes[{name!r}]"), require_name(name)
         if isinstance(level, list | dict):
-            raise SpecError(f"the level of an axis is a number, a text or a truth value; {name!r} has {show(value)}")
+            raise SpecError(f"the axis {name!r} has the level {show(value)}; give a number, a text or a truth value")
         plain[place] = require_text(level, f"axis {name!r}: the level", MOST_LABEL) if isinstance(level, str) else level
     require_apart(plain)
     return plain

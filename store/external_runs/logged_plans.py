@@ -49,10 +49,10 @@ def trial_line(
     """
     label, seed = require_text(label, "the label of a run", MOST_LABEL), require_whole(seed, "the seed of a run")
     if not isinstance(config, Mapping):
-        raise SpecError(f"config is a mapping of names to values, such as vars(args); got {type(config).__name__}")
+        raise SpecError(f"config is a {type(config).__name__}; give a mapping of names to values, such as vars(args)")
     data, levels = plain_data(config, "config"), plain_levels(axes)
     if data.get("seed", seed) != seed:
-        raise SpecError(f"a run has one seed; got seed={seed!r}, and {data['seed']!r} in its config")
+        raise SpecError(f"the run has seed={seed!r}, and {data['seed']!r} in its config; give one")
     rest = {name: value for name, value in data.items() if name != "seed"}
     same = {"kind": "logged", "label": label, "config": rest}
     return {
@@ -101,12 +101,12 @@ def _require_fits(line: Line, others: Sequence[Line]) -> None:
             changed = [f"{name} was {old!r} and is {new!r}" for name, (old, new) in pairs.items() if old != new]
             told = some(changed, 3)
             raise SpecError(
-                f"every variant of a grid has a label of its own; {line['label']!r} of grid {line['grid']!r} has "
-                f"another config: {told}; give this one another label, or log it into another grid"
+                f"{line['label']!r} of grid {line['grid']!r} has another config: {told}; give this one another label, "
+                "or log it into another grid"
             )
         if other["cell"] == line["cell"] and other["axes"] != line["axes"]:
             was, now = other["axes"], line["axes"]
-            raise SpecError(f"a variant has one place on the axes; {line['label']!r} is at {was}, and now at {now}")
+            raise SpecError(f"{line['label']!r} is at {was}, and now at {now}; a variant has one place on the axes")
 
 
 def _publish_submission(layout: Layout, submission: str, line: Line) -> None:

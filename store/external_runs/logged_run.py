@@ -75,8 +75,8 @@ def _require_free(layout: Layout, line: Mapping[str, Any]) -> None:
     if live is not None:
         owner = f"process {live.start.get('pid')} on {live.start.get('host')}"
         raise SpecError(
-            f"one process logs a run; {line['label']!r} with seed {line['seed']} of grid {line['grid']!r} is being "
-            f"logged by {owner}, wait for its end, or choose another seed or label"
+            f"{line['label']!r} with seed {line['seed']} of grid {line['grid']!r} is being logged by {owner}; wait for "
+            "its end, or choose another seed or label"
         )
 
 
@@ -171,7 +171,7 @@ class CampaignRun(RunRecorder):
         config = self._line["spec"]["config"]
         for path in paths:
             if path.partition(".")[0] not in config:
-                raise SpecError(f"a knock-out leaves out what the config of the run has; {show(path)} is not in it")
+                raise SpecError(f"the knock-out {show(path)} is not in the config of the run; leave out what is")
         return self._checked.knockout(paths, name, *rest)
 
     def _probe(self, step: SupportsIndex, name: str, value: SupportsFloat, *rest: Any) -> None:
@@ -261,9 +261,11 @@ class CampaignRun(RunRecorder):
 
     def _require_open(self) -> None:
         if self._status is not None:
-            raise SpecError(f"a run is logged until it ends; {self!r} has ended, start another")
+            raise SpecError(f"{self!r} has ended; start another")
         if os.getpid() != self._pid:
-            raise SpecError(f"one process logs a run; {self!r} was started by process {self._pid}, start another here")
+            raise SpecError(
+                f"{self!r} was started by process {self._pid}, and one process logs a run; start another here"
+            )
 
     @property
     def _who(self) -> tuple[str, int]:

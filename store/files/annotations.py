@@ -29,7 +29,9 @@ class Annotations(NamedTuple):
 def check_tag(tag: str) -> str:
     """Return `tag` if it can be one; else raise `SpecError`."""
     if not _TAG.fullmatch(tag):
-        raise SpecError(f"a tag is letters, digits, _ . and -, after + to add it and - to remove it; got {tag!r}")
+        raise SpecError(
+            f"the tag {tag!r} does not fit; write letters, digits, _ . and -, after + to add it and - to remove it"
+        )
     return tag
 
 

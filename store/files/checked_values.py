@@ -68,7 +68,7 @@ class CheckedValues:
         for name, (at, _) in new.items():
             if at <= self._steps.get(name, -1):
                 before = f"{name!r} was logged at step {self._steps[name]}"
-                raise SpecError(f"the step of a metric rises; {before} and now at {at}")
+                raise SpecError(f"{before} and now at {at}; the step of a metric rises")
         self._steps |= {name: at for name, (at, _) in new.items()}
         return require_whole(step, "the step"), {name: value for name, (_, value) in new.items()}
 
@@ -109,20 +109,22 @@ class CheckedValues:
         Raises SpecError: there is none at this point of the latest step, its items are others, or the error is unknown.
         """
         if not paths or not {*NO_FIELDS}.isdisjoint(paths):
-            raise SpecError(f"a knock-out leaves out fields by their paths, such as 'gate'; got {show(paths)}")
+            raise SpecError(f"the knock-out {show(paths)} names no fields; give their paths, such as 'gate'")
         number, values, count, error = _check_items(name, value, items, se_items)
         place = check_row("evaluation", ("", 0, 0, name, point, number, count, error))[3:]
         own = self._evaluated.get((place[0], *sorted(place[1].items())))
         if own is None:
             raise SpecError(
-                f"a knock-out repeats an evaluation of its step; evaluate {show(name)} at this point before: "
-                f"run.evaluate({name!r}, ...)"
+                f"the knock-out has no evaluation {show(name)} at this point of its step; call run.evaluate({name!r}, "
+                "...) before it"
             )
         step, _, at, before, own_count, own_error = own.row
         change, error = place[2] - before, place[4]
         single = {row[3]: row[4] for row in own.items}
         if (count, values.keys()) != (own_count, single.keys()):
-            raise SpecError(f"a knock-out is measured on the items of its evaluation; {show(name)} has other ones")
+            raise SpecError(
+                f"the knock-out of {show(name)} has other items than its evaluation; measure it on the same"
+            )
         if len(values) > 1:
             changes = [each - single[item] for item, each in values.items()]
             error = _standard_error(changes) if all(map(math.isfinite, changes)) else None
@@ -130,8 +132,8 @@ class CheckedValues:
             error = math.hypot(error, own_error)
         else:
             raise SpecError(
-                f"only its error over items tells a knock-out from chance; {show(name)} has none: give it and its "
-                "evaluation items={...}, or se_items="
+                f"evaluation {show(name)} has no error over items, which tells a knock-out from chance; give it and "
+                "its evaluation items={...}, or se_items="
             )
         if ("evaluation", step, unchanged := f"knockout.none.{name}", *_flat(at)) not in self._places:
             yield step, unchanged, before, at, count, own_error
@@ -160,7 +162,7 @@ class CheckedValues:
             return False
         if full in self._places:
             told = f"{place[1]!r} at step {place[0]} was recorded there before"
-            raise SpecError(f"one value has one place; {told}, give it another point")
+            raise SpecError(f"{told}; give it another point")
         self._places.add(full)
         return True
 
@@ -187,17 +189,17 @@ def _check_items(
     """Return the value, the values of its items, their number, and the standard error, where it follows from these."""
     if not isinstance(items, Mapping):
         if value is None:
-            raise SpecError(f"an evaluation has a value, or the values of its items; {show(name)} has none")
+            raise SpecError(f"evaluation {show(name)} has no value; give it, or the values of its items")
         return value, {}, require_whole(items, f"items of evaluation {show(name)}", least=1), se_items
     values = {
         item: require_number(each, f"item {show(item)} of evaluation {show(name)}") for item, each in items.items()
     }
     if not values:
-        raise SpecError(f"the items of an evaluation are at least one; {show(name)} has none")
+        raise SpecError(f"evaluation {show(name)} has no items; give at least one")
     mean = math.fsum(values.values()) / len(values) if all(map(math.isfinite, values.values())) else math.nan
     number = mean if value is None else require_number(value, f"evaluation {show(name)}")
     if math.isfinite(mean) and not math.isclose(number, mean, rel_tol=1e-3, abs_tol=1e-6):
-        raise SpecError(f"an evaluation is the mean of its items; {name!r} is {number:.6g} and their mean {mean:.6g}")
+        raise SpecError(f"evaluation {name!r} is {number:.6g}, and the mean of its items {mean:.6g}; give them equal")
     if se_items is None and len(values) > 1 and math.isfinite(mean):
         se_items = _standard_error([*values.values()])
     return number, values, len(values), se_items

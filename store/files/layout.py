@@ -63,7 +63,8 @@ class Layout:
         for path in (self.store, self.live, self.live.with_name("live.duckdb.wal"), self.snapshot, self.ingest_lock):
             if path.is_symlink():
                 raise StoreError(
-                    f"a store lies inside its campaign; remove the link {path}, and the next command makes it anew"
+                    f"{path} is a link, and a store lies inside its campaign; remove it, and the next command makes it "
+                    "anew"
                 )
 
     def exists(self) -> bool:
@@ -234,7 +235,7 @@ class Layout:
 
 def _check(pattern: re.Pattern[str], name: str, rule: str) -> str:
     if not pattern.fullmatch(name):
-        raise SpecError(f"{rule}; got {name!r}")
+        raise SpecError(f"{name!r} does not fit: {rule}")
     return name
 
 

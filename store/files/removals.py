@@ -60,7 +60,7 @@ def next_attempt(layout: Layout, trial: str) -> int:
     removals = read_removals(layout)
     if removals.lost:
         names = ", ".join(removals.lost)
-        raise StoreError(f"an attempt gets a number that no removed one had; restore {names}, which cannot be read")
+        raise StoreError(f"{names} cannot be read, and an attempt gets a number that no removed one had; restore them")
     return max([*layout.attempts(trial), removals.last.get(trial, 0)]) + 1
 
 

@@ -24,13 +24,13 @@ def check_row(table: str, row: Sequence[Any]) -> tuple[Any, ...]:
 
 def _check_point(point: Any, what: str) -> dict[str, float]:
     if not isinstance(point, Mapping):
-        raise SpecError(f"{what} is {show(point)}; it takes coordinates by name")
+        raise SpecError(f"{what} is {show(point)}; give coordinates by name")
     coordinates = {
         require_text(name, "a coordinate"): require_number(value, f"{what}[{name!r}]") for name, value in point.items()
     }
     for name, value in coordinates.items():
         if not isfinite(value):
-            raise SpecError(f"{what}[{name!r}] is {value}; a coordinate is finite")
+            raise SpecError(f"{what}[{name!r}] is {value}; give a finite coordinate")
     return coordinates
 
 

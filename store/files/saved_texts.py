@@ -49,7 +49,7 @@ class SavedTexts(NamedTuple):
 
     def _path(self, layout: Layout, name: str) -> Path:
         if not is_name(name):
-            raise SpecError(f"a saved {self.noun} is named by lower-case letters, digits, _ and -; got {name!r}")
+            raise SpecError(f"{name!r} is no name of a saved {self.noun}; write lower-case letters, digits, _ and -")
         return layout.root / self.folder / f"{name}.{self.ending}"
 
     def _read(self, layout: Layout, path: Path) -> str:

@@ -87,12 +87,12 @@ def encode_shard(table: str, columns: Mapping[str, Sequence[Any]], prefix: str) 
     if schema is None:
         raise SpecError(f"{table!r} is not a shard table; there are {sorted(TABLES)}")
     if set(columns) != set(schema.names):
-        raise SpecError(f"a {table} shard has the columns {schema.names}; got {sorted(columns)}")
+        raise SpecError(f"a {table} shard has {sorted(columns)}; it has the columns {schema.names}")
     arrays = []
     for field in schema:
         values = columns[field.name]
         if not field.nullable and (missing := sum(value is None for value in values)):
-            raise SpecError(f"column {field.name!r} of a shard must have a value in every row; {missing} have none")
+            raise SpecError(f"column {field.name!r} of a shard has no value in {missing} rows; each must have one")
         arrays.append(_build_column(values, field.type))
     return _encode(table, pa.Table.from_arrays(arrays, schema=schema), prefix)
 

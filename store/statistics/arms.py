@@ -157,7 +157,7 @@ def arms(values: pl.DataFrame) -> dict[str, Arm]:
     """The cells of `values` in order of appearance; raises when columns lack, a state is unknown or a seed repeats."""
     missing = [name for name in COLUMNS if name not in values.columns]
     if missing:
-        raise SpecError(f"statistics need the columns {list(COLUMNS)}; {missing} are missing from {values.columns}")
+        raise SpecError(f"the columns {missing} are missing from {values.columns}; statistics need {list(COLUMNS)}")
     cells: dict[str, Arm] = {}
     for row in values.iter_rows(named=True):
         arm = cells.setdefault(row["cell"], Arm(row["cell"], row["label"], row["operator"], {}))

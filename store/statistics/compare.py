@@ -97,11 +97,11 @@ def compare(  # noqa: PLR0913  (the fields of a measure)
 def _check(scale: str, better: str, rope: float, alpha: float) -> None:
     for name, value, known in (("scale", scale, get_args(Scale)), ("better", better, get_args(Better))):
         if value not in known:
-            raise SpecError(f"a measure's {name} is one of {', '.join(known)}; got {value!r}")
+            raise SpecError(f"the measure has {name}={value!r}; write one of {', '.join(known)}")
     if not (math.isfinite(rope) and rope >= 0):
-        raise SpecError(f"a measure's rope is a finite number >= 0; got {rope!r}")
+        raise SpecError(f"the measure has rope={rope!r}; give a finite number >= 0")
     if not 0 < alpha < 1:
-        raise SpecError(f"a measure's alpha lies between 0 and 1; got {alpha!r}")
+        raise SpecError(f"the measure has alpha={alpha!r}; give a number between 0 and 1")
 
 
 def _judge(

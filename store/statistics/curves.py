@@ -89,7 +89,7 @@ def read_curves(points: pl.DataFrame) -> Cells:
     """
     missing = [name for name in COLUMNS if name not in points.columns]
     if missing:
-        raise SpecError(f"curves need the columns {list(COLUMNS)}; {missing} are missing from {points.columns}")
+        raise SpecError(f"the columns {missing} are missing from {points.columns}; curves need {list(COLUMNS)}")
     order = points["cell"].unique(maintain_order=True).to_list()
     cells: dict[str, tuple[str, dict[int, Curve]]] = {str(cell): ("", {}) for cell in order}
     for (cell, label, seed), rows in points.sort("cost", maintain_order=True).group_by(
@@ -173,9 +173,9 @@ def _common(cells: Cells, budget: float | None, level: float | None) -> tuple[fl
         raise NotFoundError("no run has a curve with a finite value")
     low, high = min(float(curve.cost[0]) for curve in every), max(float(curve.cost[-1]) for curve in every)
     if budget is not None and not low <= budget <= high:
-        raise SpecError(f"a budget lies among the recorded costs, {low:g} to {high:g}; got {budget:g}")
+        raise SpecError(f"the budget {budget:g} is not among the recorded costs; give one from {low:g} to {high:g}")
     if level is not None and not math.isfinite(level):
-        raise SpecError(f"a level to be reached is a finite number; got {level:g}")
+        raise SpecError(f"the level {level:g} cannot be reached; give a finite number")
     curves = [curve for curve in every if curve.outcome == "measured"] or every
     return max(float(curve.cost[0]) for curve in curves), min(float(curve.cost[-1]) for curve in curves)
 

@@ -113,7 +113,7 @@ def check(values: pl.DataFrame, factors: Sequence[str]) -> None:
     for name in (*factors, SEED, "value"):
         if name not in values.columns:
             known = values.columns
-            raise SpecError(f"effects need the column {name!r}; there are {known}{suggest_name(name, known)}")
+            raise SpecError(f"the column {name!r} of effects is missing; there are {known}{suggest_name(name, known)}")
 
 
 def usable(values: pl.DataFrame) -> pl.DataFrame:

@@ -91,7 +91,9 @@ def factorial(
     """
     check(values, list(factors))
     if order not in (1, 2):
-        raise SpecError(f"effects are main effects (order 1) or with interactions of two axes (order 2); got {order!r}")
+        raise SpecError(
+            f"order={order!r} is no order of effects; write 1 (main effects) or 2 (with interactions of two axes)"
+        )
     kept = usable(values)
     y = response(kept["value"].cast(pl.Float64).to_numpy(), scale)
     design = build(values, read_factors(values, factors, kept), order=order, kept=kept)

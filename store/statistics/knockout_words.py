@@ -49,7 +49,7 @@ def describe_removal(
     and its size counts as measured. An error of None leaves it open.
     """
     if not 0 < band < math.inf:
-        raise ValueError(f"the band is {band}; it is a positive number")
+        raise ValueError(f"the band is {band}; give a positive number")
     kept = [True] * len(changes) if learned is None else list(learned)
     change = np.array([each for each, counts in zip(changes, kept, strict=True) if counts], float)
     error = np.array([math.nan if e is None else e for e, counts in zip(errors, kept, strict=True) if counts], float)

@@ -84,7 +84,7 @@ def pareto(
 
 def _check(values: pl.DataFrame, columns: Sequence[str]) -> None:
     if len(set(columns)) < 2:
-        raise SpecError(f"a Pareto set needs two objectives or more, such as the measure and train_s; got {columns}")
+        raise SpecError(f"{columns} are too few objectives; give at least two, such as the measure and train_s")
     for name in ("cell", "label", "seed", *columns):
         if name not in values.columns:
             raise SpecError(f"there is no column {name!r}{suggest_name(name, values.columns)}")

@@ -51,13 +51,11 @@ def response(values: Floats, scale: Scale) -> Floats:
         return forward(values, scale)
     if scale == "logit":
         wrong = values[(values <= 0) | (values >= 1)][0]
-        raise SpecError(f"the logit scale needs values between 0 and 1; got {wrong:g}; give the measure scale='linear'")
+        raise SpecError(f"{wrong:g} is not between 0 and 1, as the logit scale needs; give the measure scale='linear'")
     if scale == "linear":
         wrong = np.abs(values).max()
-        raise SpecError(
-            f"the linear scale needs values below {_LARGEST:g}; got {wrong:g}; give the measure scale='log'"
-        )
-    raise SpecError(f"the log scale needs values above 0; got {values.min():g}; give the measure scale='linear'")
+        raise SpecError(f"{wrong:g} is not below {_LARGEST:g}, as the linear scale needs; give the measure scale='log'")
+    raise SpecError(f"{values.min():g} is not above 0, as the log scale needs; give the measure scale='linear'")
 
 
 def back(units: float, scale: Scale) -> float:

@@ -62,7 +62,7 @@ def select_then_report(
     for name in (*over, *within):
         if name not in values.columns:
             known = values.columns
-            raise SpecError(f"a selection is over columns of the runs; got {name!r}{suggest_name(name, known)}")
+            raise SpecError(f"{name!r} is no column of the runs to choose over{suggest_name(name, known)}")
     numbers = values["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
     usable = (values["state"] == State.DONE).to_numpy() & np.isfinite(numbers)
     units = forward(np.where(usable, numbers, np.nan), scale)

@@ -165,7 +165,7 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
 def test_a_value_off_the_scale_leaves_the_controls(tmp_path: Path) -> None:
     from_zero = Planted(lambda line: float(line["seed"]), lambda _: "ok")
     found = seen(plant(tmp_path / "c", ("softmax", "SSA"), range(3), from_zero), FACTORS, "", ("effects",))
-    assert "log scale needs values above 0" in str(found.slots)
+    assert "is not above 0, as the log scale needs" in str(found.slots)
     assert {"measure", "pair"} <= found.controls.keys()
 
 

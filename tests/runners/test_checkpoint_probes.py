@@ -119,7 +119,7 @@ def test_one_checkpoint_is_measured_at_several_lengths(tmp_path: Path) -> None:
         probing = LAYERS.changed(length=length)
         probe_checkpoint(tmp_path / "tiny", prose(tmp_path), probing, campaign, label=f"tiny, {length} tokens")
     assert campaign.sql("SELECT count(DISTINCT label) FROM grid_trial").item() == 2
-    with pytest.raises(SpecError, match="label of its own"):
+    with pytest.raises(SpecError, match=r"'tiny, 4 tokens' of grid .* has another config"):
         probe_checkpoint(tmp_path / "tiny", prose(tmp_path), LAYERS, campaign, label="tiny, 4 tokens")
 
 

@@ -60,7 +60,7 @@ def test_a_logged_run_has_the_same_knockouts(tmp_path: Path) -> None:
         for seed in range(5):
             with campaign.start("logged", label=gate, seed=seed, config={"gate": gate}) as run:
                 validate(run, gate, seed)
-                with pytest.raises(SpecError, match="'gaet' is not in it"):
+                with pytest.raises(SpecError, match="'gaet' is not in the config"):
                     run.knockout("gaet", "val_loss", 1.0)
     campaign.grid("logged", baseline="none", measure=MEASURE)
     assert answers(tmp_path / "campaign", "logged") == EXPECTED
@@ -105,11 +105,11 @@ def test_the_change_has_the_error_of_its_items_or_of_both_values(tmp_path: Path,
     [
         (lambda run: run.knockout("gaet", "loss", items={"a": 1.0}), "gate"),
         (lambda run: run.knockout("model", "loss", items={"a": 1.0}), "model.window"),
-        (lambda run: run.knockout([], "loss", items={"a": 1.0}), "leaves out fields"),
-        (lambda run: run.knockout("gate", "other", items={"a": 1.0}), "evaluate 'other'"),
+        (lambda run: run.knockout([], "loss", items={"a": 1.0}), "names no fields"),
+        (lambda run: run.knockout("gate", "other", items={"a": 1.0}), "no evaluation 'other'"),
         (lambda run: run.knockout("gate", "loss", point={"at": 1}, items={"a": 1.0}), "at this point"),
-        (lambda run: run.knockout("gate", "loss", items={"a": 1.0, "c": 2.0}), "items of its evaluation"),
-        (lambda run: run.knockout("gate", "loss", 2.0, se_items=0.1), "items of its evaluation"),
+        (lambda run: run.knockout("gate", "loss", items={"a": 1.0, "c": 2.0}), "'loss' has other items"),
+        (lambda run: run.knockout("gate", "loss", 2.0, se_items=0.1), "'loss' has other items"),
         (lambda run: run.knockout("gate", "bare", 2.0, se_items=0.1), "chance"),
         (lambda run: run.knockout("gate", "bare", 2.0), "chance"),
     ],

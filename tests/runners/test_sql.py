@@ -104,7 +104,7 @@ def test_what_a_killed_writer_left_is_no_query(tmp_path: Path) -> None:
         ([], 2, "no terminal"),
         (["select 1", "-f", "x.sql"], 2, "one in x.sql"),
         (["-f", "nowhere.sql"], 3, "no file nowhere.sql"),
-        (["--save", "Best of all", "select 1"], 2, "lower-case letters, digits, _ and -; got 'Best of all'"),
+        (["--save", "Best of all", "select 1"], 2, "'Best of all' is no name of a saved query"),
         (["--save", "wrong", "selec 1"], 2, "Parser Error"),
         (["--save", "wrong"], 2, "--save has no query"),
         (["select 'infinity'::date as far"], 2, "'far' has a date outside the years 1 to 9999"),

@@ -107,7 +107,7 @@ def test_curves_evaluations_and_probes_hold_what_was_recorded(asked: Campaign, r
         (lambda c: c.evaluations("mes"), "has no evaluation 'mes'; it has 'mse'"),
         (lambda c: c.probes("nothing like it"), "has no probe 'nothing like it'; it has"),
         (lambda c: c.compare(baseline="sofmax · 8"), "no cell 'sofmax · 8'.*did you mean 'softmax · 8'"),
-        (lambda c: c.compare(measure={"nmae": "mse"}), "got 'nmae'; did you mean 'name'"),
+        (lambda c: c.compare(measure={"nmae": "mse"}), "'nmae' is no field of a measure; .*did you mean 'name'"),
         (lambda c: c.compare(measure="los"), "has 'los'.*did you mean 'loss'"),
         (lambda c: c.sql("select labl from v_final"), "label"),
         (lambda c: c.sql("delete from metric"), "the store is read-only"),

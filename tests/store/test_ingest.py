@@ -290,7 +290,7 @@ def test_a_store_that_is_a_link_is_refused(campaign: Campaign, tmp_path: Path) -
         elsewhere = place.rename(tmp_path / f"elsewhere {name}")
         place.symlink_to(elsewhere)
         for use in (ingest, rebuild, Store.open, lambda root: Store.open(root, refresh=False)):
-            with pytest.raises(StoreError, match="inside its campaign; remove the link"):
+            with pytest.raises(StoreError, match="is a link, and a store lies inside its campaign"):
                 use(campaign.root)
         place.unlink()
         if name:

@@ -53,8 +53,8 @@ WRITES = {
     "EXPLAIN ANALYZE DELETE FROM trial": READ_ONLY,
     "WITH gone AS (DELETE FROM trial RETURNING trial) FROM gone": "read-only mode",
     "WITH more AS (INSERT INTO trial FROM trial RETURNING trial) FROM more": "read-only mode",
-    "SELECT 1; DROP TABLE trial": "one SQL statement at a time; got 2",
-    "PIVOT trial ON status USING count(*)": "one SQL statement at a time",
+    "SELECT 1; DROP TABLE trial": "2 SQL statements",
+    "PIVOT trial ON status USING count(*)": "several inside",
     "PREPARE p AS DELETE FROM trial": READ_ONLY,
     "CREATE SECRET mine (TYPE s3)": READ_ONLY,
 }

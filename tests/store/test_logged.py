@@ -327,7 +327,7 @@ def test_a_variant_keeps_its_config_and_its_place(campaign: Campaign) -> None:
         pass
     with pytest.raises(SpecError, match=r"rate was 'nothing' and is 0\.1"):
         campaign.start("a", label="x", seed=1, config={"width": 8, "rate": 0.1}, axes={"width": 8})
-    with pytest.raises(SpecError, match=r"one place on the axes; .*\{'width': 8\}, and now at \{\}"):
+    with pytest.raises(SpecError, match=r"'x' is at \{'width': 8\}, and now at \{\}"):
         campaign.start("a", label="x", seed=1, config={"width": 8})
     assert campaign.trials().height == 1
     with campaign.start("b", label="x", seed=0, config={"width": 9}):
@@ -349,7 +349,7 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
     (lambda run: run.log(-1, lr=1.0), "-1"),
     (lambda run: run.log(4, lr="1"), "'lr'"),
     (lambda run: run.evaluate(3, "mse", 1.0), "'mse' at step 3"),
-    (lambda run: run.evaluate(4, "mse", 3.0, items={"a": 1, "b": 2}), "'mse' is 3 and their mean 1.5"),
+    (lambda run: run.evaluate(4, "mse", 3.0, items={"a": 1, "b": 2}), "'mse' is 3, .* 1.5"),
     (lambda run: run.evaluate(4, "mse", 3.0, point={"x": math.inf}), "'x'"),
     (lambda run: run.fail("x", "tired"), "'tired'"),
 ]
@@ -364,7 +364,7 @@ def test_what_is_no_value_is_refused_and_the_run_goes_on(campaign: Campaign) -> 
             log(run)
     run.log(4, loss=0.5)
     run.finish()
-    with pytest.raises(SpecError, match="has ended, start another"):
+    with pytest.raises(SpecError, match="has ended; start another"):
         run.log(9, loss=0.0)
     assert rows(campaign, "SELECT max(step), count(DISTINCT name) FROM v_metric") == [(4, 1)]
     assert rows(campaign, "SELECT step, value FROM v_evaluation") == [(3, 1.0)]

@@ -18,11 +18,11 @@ POINT = {"sigma_f": 5, "sigma_x": 1}
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT 1; SELECT 2", "one SQL statement at a time; got 2"),
+        ("SELECT 1; SELECT 2", "2 SQL statements"),
         ("", "^there is no SQL statement in the query; write SELECT"),
         ("SELECT strated FROM attempt", '"strated" not found in FROM clause; Candidate bindings: .*"started"'),
         ("SELECT * FROM atempt", 'Table with name atempt does not exist; Did you mean "attempt"'),
-        ("PIVOT trial ON state USING count(*)", "^one SQL statement at a time; .*PIVOT ... ON column IN"),
+        ("PIVOT trial ON state USING count(*)", "several inside .*PIVOT ... ON column IN"),
         ("SELECT 'x'::INT", "^SQL: Conversion Error"),
     ],
 )

@@ -131,12 +131,12 @@ def test_a_run_resumed_by_other_code_is_mixed_and_one_begun_again_is_not(tmp_pat
     ("how", "error", "message"),
     [
         ({"baseline": "sofmax"}, NotFoundError, "grid 'quickstart' has no cell 'sofmax'; .*did you mean 'softmax'"),
-        ({"measure": {"nam": "loss"}}, SpecError, "a measure has the fields .*; got 'nam'; did you mean 'name'"),
+        ({"measure": {"nam": "loss"}}, SpecError, "'nam' is no field of a measure; .*did you mean 'name'"),
         ({"measure": {"name": "mes"}}, NotFoundError, "no finished run .* has 'mes'; .*did you mean 'mse'"),
         ({"measure": {"point": {"sigma_x": 7}}}, NotFoundError, r"has 'mse' at {'sigma_x': 7}; they have 20 points"),
-        ({"measure": {"point": {"sigma_x": math.nan}}}, SpecError, "finite numbers; got nan for 'sigma_x'"),
+        ({"measure": {"point": {"sigma_x": math.nan}}}, SpecError, "nan for 'sigma_x'"),
         ({"measure": {"point": {"sigma_x": 1}}}, SpecError, "'mse' has 10 points that agree with"),
-        ({"measure": {"scale": "ln"}}, SpecError, "scale is one of"),
+        ({"measure": {"scale": "ln"}}, SpecError, "scale='ln'"),
     ],
 )
 def test_what_is_not_there_or_has_no_meaning_is_named(

@@ -106,9 +106,9 @@ def test_what_is_not_there_is_named(store: Store, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NotFoundError, match=r"'mse' has no point with \{'sigma_f': 3.0\}; it has 2"):
         cells(store, "quickstart", ("mse",), {"sigma_f": 3.0}, "interval")
     monkeypatch.setattr("ablate.store.export.cells.MOST_COLUMNS", 5)
-    with pytest.raises(SpecError, match="at most 5 columns, not 6"):
+    with pytest.raises(SpecError, match=r"6 columns .* at most 5"):
         cells(store, "quickstart", ("mse", "mse:lower", "mse:higher"), {}, "interval")
-    with pytest.raises(SpecError, match="shown once; mse came several times"):
+    with pytest.raises(SpecError, match="mse came several times"):
         cells(store, "quickstart", ("mse", "loss", "mse"), {}, "interval")
 
 

@@ -149,10 +149,10 @@ def test_differences_that_vary_by_rounding_only_are_no_evidence() -> None:
 @pytest.mark.parametrize("budget", [9.9, 40.1, -5.0, math.nan, math.inf])
 def test_a_budget_is_among_the_recorded_costs_and_a_level_is_a_number(budget: float) -> None:
     values = points({"softmax": [[3.0, 2, 1, 1]] * 3, "SSA": [[3.0, 2, 1, 1]] * 3})
-    with pytest.raises(SpecError, match=r"among the recorded costs, 10 to 40; got"):
+    with pytest.raises(SpecError, match=r"the budget .* recorded costs; give one from 10 to 40"):
         compare_curves(values, LINEAR, baseline="key of softmax", budget=budget)
     for level in (math.nan, math.inf):
-        with pytest.raises(SpecError, match="a level to be reached is a finite number; got"):
+        with pytest.raises(SpecError, match=r"the level (nan|inf) "):
             compare_curves(values, LINEAR, baseline="key of softmax", level=level)
 
 

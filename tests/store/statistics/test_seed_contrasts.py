@@ -173,5 +173,5 @@ def test_runs_of_several_codes_have_no_verdict_and_a_missing_column_is_named() -
     assert set(found.effects["verdict"]) == {"no verdict"}
     assert found.effects["corrected_low"].null_count() == found.effects.height
     assert "2 versions of the code" in found.notes[0]
-    with pytest.raises(SpecError, match="effects need the column 'cell'"):
+    with pytest.raises(SpecError, match="the column 'cell' of effects is missing"):
         contrasts(values.drop("cell"))
