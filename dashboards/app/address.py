@@ -37,14 +37,14 @@ A = TypeVar("A", bound=Address)
 def read(kind: type[A], search: str) -> A:
     """The state of a query string such as "?metric=loss&by=operator". Raises Unknown for what is not of the page."""
     if len(search) > LONGEST:
-        raise Unknown(f"an address has at most {LONGEST} characters after its `?`; this one has {len(search)}")
+        raise Unknown(f"the address has {len(search)} characters after its `?`; write at most {LONGEST}")
     values: dict[str, Any] = {}
     for name, texts in parse_qs(search.removeprefix("?"), keep_blank_values=True).items():
         if name in kind.former and (not kind.former[name] or texts[0] in kind.former[name]):
             continue
         several = _is_several(kind, require("the address of this page", "field", name, kind.model_fields))
         if len(texts) > 1 and not several:
-            raise Unknown(f"{name!r} is {len(texts)} times in the address; it has one value: keep one")
+            raise Unknown(f"{name!r} is {len(texts)} times in the address; keep one")
         values[name] = tuple(text for text in texts if text) if several else texts[0]
     return _validate(kind, values)
 
@@ -128,7 +128,7 @@ def resolve_view(root: Path, page: str, search: str) -> str:
     if "view" not in query:
         return search
     if query.keys() != {"view"} or len(query["view"]) != 1:
-        raise Unknown("a saved view holds the whole page: an address with `view` has no other field")
+        raise Unknown("`view` is not alone in the address; leave the rest out: a saved view holds the whole page")
     name = query["view"][0]
     saved = _read_view(name, VIEWS.text(Layout(root), _file_of(name)))
     if saved.page != page:
@@ -139,7 +139,7 @@ def resolve_view(root: Path, page: str, search: str) -> str:
 def save(root: Path, name: str, page: str, search: str) -> bool:
     """Keep a page with its state; whether that replaced another. Raises as `Shelf.save`."""
     if not name.strip() or len(name) > LONGEST_NAME:
-        raise Unknown(f"a view has a name of 1 to {LONGEST_NAME} characters; got {len(name.strip())}")
+        raise Unknown(f"the name of the view has {len(name.strip())} characters; give it 1 to {LONGEST_NAME}")
     view = _SavedView(page=page, search=search, name=name.strip())
     return VIEWS.save(Layout(root), _file_of(name), view.model_dump_json())
 

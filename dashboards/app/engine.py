@@ -96,7 +96,7 @@ class Engine:
         """Find the campaign and the page of a path; a missing part is the first one. Raises Unknown."""
         parts = [unquote(part) for part in path.split("/") if part]
         if len(parts) > 2:
-            raise Unknown(f"an address is /CAMPAIGN/PAGE; got {path!r}")
+            raise Unknown(f"{path!r} is no address here; write /CAMPAIGN/PAGE")
         if not self.campaigns.names:
             raise Unknown("there is no campaign here; `ablate run` makes one")
         campaign = parts[0] if parts else self.campaigns.names[0]

@@ -161,7 +161,9 @@ def _runs(view: PageView) -> list[str]:
             {"grid": grid_of(view).grid, "begins": begins},
         )["trial"].to_list()
         if len(trials) != 1:
-            raise Unknown(f"run={begins!r} names one run of {grid_of(view).grid!r}; {len(trials)} begin so")
+            raise Unknown(
+                f"{len(trials)} runs of {grid_of(view).grid!r} have keys that begin with run={begins!r}; name one"
+            )
         keys += trials
     return keys
 

@@ -29,7 +29,7 @@ def _count_digits(keys: Collection[str]) -> int:
 def key_of(store: Store, begins: str) -> str:
     """The key of the one trial that `begins` so. Raises Unknown if none does, or several do."""
     if not re.fullmatch(r"[0-9a-f]{1,32}", begins):
-        raise Unknown(f"a run is named by the first of the 32 hexadecimal digits of its key; got {begins!r}")
+        raise Unknown(f"{begins!r} is no beginning of a key; name a run by the first of its 32 hexadecimal digits")
     keys = store.sql(
         "SELECT trial FROM trial WHERE starts_with(trial, $begins) ORDER BY trial LIMIT $most",
         {"begins": begins, "most": _MOST_TOLD + 1},

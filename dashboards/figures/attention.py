@@ -61,7 +61,9 @@ def read_maps(store: Store, files: Sequence[StoredArray], step: int, sequence: i
         raise Unknown(f"there are no attention maps of one shape at step {step}; got {sorted(shapes) or 'none'}")
     (shape,) = shapes
     if len(shape) != 4 or shape[2] != shape[3] or not 1 <= sequence <= shape[0]:
-        raise Unknown(f"maps are [sequences, heads, queries, keys]; got {list(shape)} and sequence {sequence}")
+        raise Unknown(
+            f"maps of shape {list(shape)} have no sequence {sequence}; they are [sequences, heads, queries, keys]"
+        )
     beside = [name for name in _BESIDE if any(name in held for held in by_layer.values())]
     columns = np.zeros((len(by_layer), shape[1], shape[2], len(beside) + shape[3]), np.float32)
     for i, held in enumerate(by_layer.values()):

@@ -48,7 +48,7 @@ def select_rows(result: pl.DataFrame, kind: Kind, columns: ChartColumns) -> pl.D
     x = _axis(result[columns.x]).alias("x")
     if kind == "heat":
         if columns.colour is None:
-            raise Unknown("a heat map needs a column of numbers for its colours; choose one as colour")
+            raise Unknown("the heat map has no column of numbers for its colours; choose one as colour")
         value = _numbers(result[columns.colour]).alias("value")
         squares = pl.DataFrame([x, _axis(result[columns.y]).alias("y"), value]).drop_nulls()
         across, down = squares["x"].n_unique(), squares["y"].n_unique()

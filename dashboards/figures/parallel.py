@@ -47,7 +47,7 @@ class ParallelAxis(NamedTuple):
                     return min(ends) - _SLACK, max(ends) + _SLACK
             except ValueError:  # not numbers, or not positive on a logarithmic axis
                 continue
-        raise Unknown(f"a range of {self.name} is LOW..HIGH with values of that axis; got {said!r}")
+        raise Unknown(f"{said!r} is no range of {self.name}; write LOW..HIGH with values of that axis")
 
 
 def scales(

@@ -90,7 +90,7 @@ def published(
             _write_claims(claims, everything=results.everything)
         return
     if results != ComparisonFlags():
-        raise SpecError("--grid, --campaign and --all belong to a comparison; add --compare")
+        raise SpecError("--grid, --campaign or --all has no effect on published values alone; add --compare")
     cells = chosen(query.paper, query.table, query.metric)
     if as_json:
         write_json("published", [asdict(each) for each in cells])

@@ -39,7 +39,7 @@ def read_summary(place: Path) -> dict[str, Any]:
         record = json.loads(place.read_text(encoding="utf-8"))
         if record["schema"] != SCHEMA:
             raise StoreError(
-                f"this version reads result files of version {SCHEMA}; {place} has version {record['schema']}: "
+                f"{place} has version {record['schema']}, and this version reads result files of version {SCHEMA}; "
                 "collect the results of the campaign again"
             )
         header, cost = record["header"], record["cost"]

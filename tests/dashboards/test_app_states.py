@@ -124,7 +124,7 @@ def test_a_saved_view_is_the_page_as_it_was(runs: Path, tmp_path: Path) -> None:
     assert address.hide == ("SSA",)
     named = urlencode({"view": "Noise: früher/später"})
     assert engine.address("kept", engine.pages["runs"], f"?{named}").filter == "seed<3"
-    with pytest.raises(Unknown, match="1 to 100 characters"):
+    with pytest.raises(Unknown, match="0 characters; give it 1 to 100"):
         save(root, " ", "runs", "")
     assert "is one of the page 'curves'" in show([root], "/kept/overview?view=noise")
 

@@ -160,8 +160,8 @@ def _head(view: PageView, maps: Maps) -> tuple[int, int]:
     layer, _, head = said.partition(".")
     if not (layer.isdigit() and head.isdigit() and int(layer) in maps.layers and int(head) < maps.weights.shape[1]):
         raise Unknown(
-            f"a head is LAYER.HEAD with layers {maps.layers[0]} to {maps.layers[-1]} and heads 0 to "
-            f"{maps.weights.shape[1] - 1}; got {said!r}"
+            f"{said!r} is no head; write LAYER.HEAD with layers {maps.layers[0]} to {maps.layers[-1]} and heads 0 to "
+            f"{maps.weights.shape[1] - 1}"
         )
     return int(layer), int(head)
 

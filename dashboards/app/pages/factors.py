@@ -46,7 +46,7 @@ def _axes(view: PageView) -> tuple[str, str] | None:
         if name is not None:
             require(repr(grid_of(view).grid), "axis", name, levels)
     if x is not None and x == y:
-        raise Unknown(f"a map needs two axes; the address says {x!r} for both")
+        raise Unknown(f"the address says {x!r} for both axes of a map; choose two")
     if x is not None and y is not None:
         return x, y
     wide = _wide(levels)

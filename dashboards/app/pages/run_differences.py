@@ -48,7 +48,7 @@ def named_keys(view: PageView) -> list[str]:
     if not wanted:
         raise Unknown("no run is named; pick one on the page Runs")
     if len(wanted) > MOST:
-        raise Unknown(f"at most {MOST} runs can be compared; the address names {len(wanted)}")
+        raise Unknown(f"the address names {len(wanted)} runs; at most {MOST} can be compared")
     return list(dict.fromkeys(key_of(view.store, begins) for begins in wanted))
 
 

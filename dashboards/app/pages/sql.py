@@ -53,8 +53,8 @@ def query_of(view: PageView) -> str:
     text: str = (view.address.query or next(iter(EXAMPLES.values()))).strip()
     if len(text) > LONGEST_QUERY or len(write_query(view.address)) > LONGEST:
         raise Unknown(
-            f"a query in an address has at most {LONGEST_QUERY:,} characters, and fewer with many signs in it; this "
-            f"one has {len(text):,}: keep it with `ablate sql --save NAME -f FILE` and open it from the schema"
+            f"the query has {len(text):,} characters, and an address at most {LONGEST_QUERY:,}, and fewer with many "
+            "signs in it; keep it with `ablate sql --save NAME -f FILE` and open it from the schema"
         )
     return text
 
