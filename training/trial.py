@@ -73,13 +73,18 @@ class Execution(ExperimentExecution):
     def _computes_there(self) -> Self:
         devices = devices_of(self.path)
         if self.device not in ("auto", *devices):
-            raise ValueError(f"path={self.path!r} computes on {' or '.join(devices)} only, got device={self.device!r}")
+            raise ValueError(
+                f"device={self.device!r} is not for path={self.path!r}, which computes on {' or '.join(devices)} only; "
+                "change one of them"
+            )
         return self
 
     @model_validator(mode="after")
     def _split_once(self) -> Self:
         if self.micro_batch is not None and self.accumulate > 1:
-            raise ValueError(f"got accumulate={self.accumulate} and micro_batch={self.micro_batch}; leave one out")
+            raise ValueError(
+                f"accumulate={self.accumulate} and micro_batch={self.micro_batch} both split a batch; leave one out"
+            )
         return self
 
     def micro_batches(self, batch: int) -> int:
@@ -354,8 +359,8 @@ def _check_parts(execution: Execution, batch: int) -> None:
         field = "accumulate" if execution.micro_batch is None else "micro_batch"
         remedy = "lower one of them" if execution.micro_batch is None else "raise it, or lower execution.gpus"
         raise ValueError(
-            f"every micro-batch has a sequence; execution.{field}={getattr(execution, field)} on "
-            f"execution.gpus={execution.gpus} makes {parts} of a task.batch of {batch}; {remedy}"
+            f"execution.{field}={getattr(execution, field)} on execution.gpus={execution.gpus} makes {parts} of a "
+            f"task.batch of {batch}, and every micro-batch has a sequence; {remedy}"
         )
 
 

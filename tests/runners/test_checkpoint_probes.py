@@ -101,7 +101,11 @@ def test_probes_without_a_value_are_refused(tmp_path: Path, probe: Probe) -> Non
         (lambda: gpt2_config(vocab_size=300), "300 tokens", False),
         (lambda: llama_config(transformers.MistralConfig, sliding_window=3), "hides other keys", True),
         (lambda: llama_config(transformers.Gemma2Config, head_dim=4), "has softcap", True),
-        (lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2), "0 were handed", True),
+        (
+            lambda: transformers.BloomConfig(vocab_size=256, hidden_size=8, n_layer=2, n_head=2),
+            "the attention of 0;",
+            True,
+        ),
     ],
     ids=["tokens", "window", "softcap", "other attention"],
 )

@@ -162,7 +162,7 @@ def test_only_what_the_task_asks_for_is_learned(tmp_path: Path, memory: Callable
 
 def test_what_cannot_be_distilled_is_refused(taught: Distillation) -> None:
     for fields, said in (
-        ({"task": LinearFunctions()}, "a teacher predicts tokens"),
+        ({"task": LinearFunctions()}, "and a teacher predicts tokens"),
         ({"task": taught}, "'distillation' has a teacher already"),
         ({"temperature": 0.0}, "temperature"),
         ({"temperature": math.inf}, "temperature"),

@@ -91,18 +91,18 @@ def test_a_spec_is_read_where_its_teacher_is_not_and_the_student_knows_its_code(
     assert "Score ssa" not in Codes().sources(student.changed(task=trial.task))
     root.rename(root.with_name("away"))
     assert Distillation.model_validate(task.data()).key == task.key
-    with pytest.raises(SpecError, match="campaign holds none"):
+    with pytest.raises(SpecError, match="holds no campaign"):
         task.open()
 
 
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("no campaign", "campaign holds none"),
+        ("no campaign", "holds no campaign"),
         ("no trial", "there is no trial"),
         ("failed", "is failed"),
         ("not kept", "execution.keep_weights=True"),
-        ("other hash", "none with content_hash 0{32}"),
+        ("other hash", "no kept weights with content_hash 0{32}"),
     ],
 )
 def test_a_trial_that_cannot_teach_is_refused(root: Path, trial: Trial, state: str, said: str) -> None:
@@ -123,13 +123,13 @@ def test_a_teacher_is_named_in_one_way(root: Path, trial: Trial, tiny: Trial) ->
     at_work = save_checkpoint(root, trial.key, 3, {"model": weights(trial), "optimiser": {}, "norms": []})
     fields = {"campaign": str(root), "trial": trial.key}
     for wrong, said in (
-        ({}, "given by campaign and trial, or by the file"),
-        ({"campaign": str(root)}, "given by campaign and trial, or by the file"),
-        ({**fields, "weights": str(path)}, "given by campaign and trial, or by the file"),
+        ({}, "give campaign and trial, or the file"),
+        ({"campaign": str(root)}, "give campaign and trial, or the file"),
+        ({**fields, "weights": str(path)}, "give campaign and trial, or the file"),
         ({"weights": str(path), "trial": "1" * 32}, f"trial is {'1' * 32} and .* has {trial.key}"),
         ({"weights": str(path.with_name(f"step-000000009.{'0' * 32}.pt"))}, "there is no file of weights"),
-        ({"weights": str(path.with_name("model.pt"))}, "kept weights are a file step-<step>.<hash>.pt"),
-        ({"weights": str(at_work)}, "is a checkpoint of one at work"),
+        ({"weights": str(path.with_name("model.pt"))}, "model.pt is not named step-<step>"),
+        ({"weights": str(at_work)}, "is a checkpoint of a trial at work"),
     ):
         with pytest.raises(ValueError, match=said):
             FinishedTrial.model_validate(wrong)
@@ -177,7 +177,7 @@ def test_another_vocabulary_or_tokenizer_is_refused(root: Path, task: Text) -> N
     trial = teaching_trial(pairs)
     write_finished(root, trial)
     assert Distillation(task=pairs, teacher=teacher(root, trial)).open() is not None
-    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token .* as"):
+    with pytest.raises(SpecError, match=r"the teacher .* has token .* one tokenizer"):
         Distillation(task=others, teacher=teacher(root, trial)).open()
 
 

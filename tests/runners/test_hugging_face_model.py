@@ -110,7 +110,7 @@ def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: 
         with pytest.raises(ValueError, match=said):
             teacher_in(folder)
     weights.rename(folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"needs config.json and .safetensors files"):
+    with pytest.raises(ValueError, match=r"lacks config.json or .safetensors files"):
         teacher_in(folder)
     shutil.rmtree(folder)
     with pytest.raises(ValueError, match=r"there is no directory .* with config.json and .safetensors \["):  # no tail
@@ -120,10 +120,10 @@ def test_a_directory_that_is_no_model_is_refused_when_the_spec_is_built(folder: 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("transformer.ln_f.bias", torch.full((8,), torch.nan), "weights are finite numbers; transformer.ln_f.bias"),
-        ("transformer.h.1.mlp.c_fc.bias", None, "model lacks 1, such as"),
-        ("transformer.ln_f.bias", torch.zeros(5), "model is none"),
-        (None, None, "model is none: SafetensorError"),
+        ("transformer.ln_f.bias", torch.full((8,), torch.nan), "transformer.ln_f.bias of .* not finite"),
+        ("transformer.h.1.mlp.c_fc.bias", None, "model lacks 1 weights, such as"),
+        ("transformer.ln_f.bias", torch.zeros(5), "model is no causal language model"),
+        (None, None, "model is no causal .*: SafetensorError"),
     ],
     ids=["NaN", "missing", "another shape", "torn"],
 )
@@ -172,8 +172,8 @@ def test_its_tokenizer_is_that_of_the_task(folder: Path, task: Text) -> None:
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet, show_progress=False)
     other.train_from_iterator(["the quick brown fox jumps over lazy dogs " * 9], trainer)
     other.save(str(folder / "tokenizer.json"))
-    with pytest.raises(SpecError, match=r"need one tokenizer; the teacher .* has token 0 as"):
+    with pytest.raises(SpecError, match=r"the teacher .* has token 0 as .* one tokenizer"):
         Distillation(task=pairs, teacher=teacher_in(folder)).open()
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(SpecError, match=r"a teacher's tokenizer.json is one of the package tokenizers"):
+    with pytest.raises(SpecError, match=r"is no tokenizer.json of the package tokenizers"):
         Distillation(task=pairs, teacher=teacher_in(folder)).open()

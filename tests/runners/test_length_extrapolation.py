@@ -168,11 +168,13 @@ def test_bad_input_is_refused_before_any_training(tiny: Trial, task: Text) -> No
     alibi, long = backbone(positions=Alibi()), SMALL.changed(lengths=(100_000,))
     refusals: dict[str, Callable[[], object]] = {
         "rise from value to value": lambda: SMALL.changed(lengths=(20, 20)),
-        "shortest length, 5; got 6": lambda: SMALL.changed(lengths=(5, 20)),
+        "last=6 is above the shortest length, 5": lambda: SMALL.changed(lengths=(5, 20)),
         "greater than 1": lambda: Stretch(factor=1, original=16),
-        "needs a task of text or grammar; got Needle": lambda: language_trial(tiny, SMALL, task=Needle()),
+        "cannot evaluate Needle; it needs a task of text or grammar": lambda: language_trial(
+            tiny, SMALL, task=Needle()
+        ),
         "up to 63 tokens and the model has 30 positions": lambda: language_trial(tiny, SMALL, model=learned),
-        "scaling stretches rotary positions; the model has": lambda: language_trial(tiny, stretch, model=alibi),
+        "the model has 'alibi', and scaling stretches rotary": lambda: language_trial(tiny, stretch, model=alibi),
         "original=3, nearest is 7": lambda: language_trial(tiny, short),
         "the shortest window has 7 positions": lambda: SMALL.check(Repeated(skips=2), backbone()),
         "needs windows of 100000 predictions": lambda: long.open(task),

@@ -490,7 +490,7 @@ def test_a_model_that_reads_no_text_is_not_asked(tmp_path: Path) -> None:
     spec = LmEval(tasks=("mine",), include=write_tasks(tmp_path / "t"))
     common = {"operator": softmax(), "training": {"steps": 1}, "task": TASK, "evaluations": (spec,)}
     model = llama2(layers=1, heads=1, width=8, feedforward_width=8)
-    with pytest.raises(ValidationError, match="needs a task of text; got LinearFunctions"):
+    with pytest.raises(ValidationError, match="cannot evaluate LinearFunctions; it needs a task of text"):
         Trial.model_validate({**common, "task": LinearFunctions(points=3, batch=2), "model": model})
     assert Trial.model_validate({**common, "model": model}).longest == 16
     assert Trial.model_validate({**common, "model": model, "evaluations": (spec.changed(context=64),)}).longest == 64

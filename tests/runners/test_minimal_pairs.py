@@ -122,12 +122,12 @@ def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("pairs.csv", b"a\nb\n", "minimal pairs are a .txt file or a folder"),
+        ("pairs.csv", b"a\nb\n", "pairs.csv has no minimal pairs"),
         ("empty.txt", b"\n", "empty.txt has 0 lines"),
         ("odd.txt", b"a\nb\nc\n", "odd.txt has 3 lines"),
         ("hole.txt", b"a\nb\n\nc\n", "hole.txt, line 3 is empty"),
         ("same.txt", b"a b\na c\nA d\na D\n", "same.txt, pair 2 has 'A d' twice"),
-        ("latin.txt", b"caf\xe9\ncafe\n", "latin.txt is not, at byte 3"),
+        ("latin.txt", b"caf\xe9\ncafe\n", "latin.txt is not UTF-8, at byte 3"),
     ],
 )
 def test_files_that_are_no_pairs_are_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -141,7 +141,7 @@ def test_what_cannot_be_judged_is_refused_before_training(tiny: Trial, pairs: Pa
     seen_ahead = {"task": causal.task.changed(prefix=8), "operator": softmax().changed(visible=Prefix(length=8))}
     assert causal.changed(**seen_ahead, evaluations=())
     for plain, fields, said in (
-        (tiny, {"evaluations": (spec(pairs, longest=16),)}, "needs a task of text; got LinearFunctions"),
+        (tiny, {"evaluations": (spec(pairs, longest=16),)}, "cannot evaluate LinearFunctions; it needs a task of text"),
         (encoder, {"evaluations": (spec(pairs, "causal"),)}, "needs scoring='masked' or 'holistic'"),
         (causal, {"evaluations": (spec(pairs, "holistic"),)}, "needs scoring='causal'"),
         (causal, seen_ahead, "'text' leaves 7 tokens out of its loss"),

@@ -190,10 +190,10 @@ def test_the_decay_of_wsd_has_the_shape_of_transformers(shape: str, decay: float
 def test_a_warmup_that_does_not_end_in_time_is_refused() -> None:
     fits = Training(steps=110, schedule=WSD(warmup=88, decay=0.2))
     assert [fits.schedule.factor(step, 110) for step in (87, 88, 99)] == [1, 1, 0.5]
-    with pytest.raises(ValidationError, match=r"warmup 89 must end before the decay of 22 steps"):
+    with pytest.raises(ValidationError, match=r"warmup 89 does not end before the decay of 22 steps"):
         Training(steps=110, schedule=WSD(warmup=89, decay=0.2))
     Training(steps=110, schedule=WSD(warmup=110, decay=0))
-    with pytest.raises(ValidationError, match=r"the warm-up ends within training; got .* 11 of 10"):
+    with pytest.raises(ValidationError, match=r"warmup 11 is more than the 10 steps"):
         Training(steps=10, schedule=Cosine(warmup=11))
     Training(steps=10, schedule=Cosine(warmup=10)).lr(10)
     training = Training(steps=100, optimiser=AdamW(lr=0.5), schedule=Constant(warmup=4))
@@ -279,6 +279,6 @@ def test_a_recipe_of_no_steps_and_what_changed_alone_would_make_of_a_warmup_are_
     for steps in (0, -5, 2.5):
         with pytest.raises(SpecError, match="steps"):
             recipes.scaled(recipes.sink_60m(), steps)
-    with pytest.raises(SpecError, match=r"the warm-up ends within training; got schedule.warmup 10000 of 1000 steps"):
+    with pytest.raises(SpecError, match=r"schedule.warmup 10000 is more than the 1000 steps"):
         recipes.integral_125m().changed(steps=1000)
     assert recipes.scaled(recipes.integral_125m(), 1000).schedule.warmup == 749

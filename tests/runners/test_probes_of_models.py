@@ -168,11 +168,11 @@ def test_gradient_norms_that_say_nothing_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("probe", "fields", "said"),
     [
-        (SinkShare(positions=(1, 99)), {}, "sink_share needs sequences of 99 tokens"),
-        (SinkShare(positions=(0,)), {"operator": ssa()}, "a learned key at position 0 and no operator .* got SSA"),
-        (GroundMass(), {"operator": ssa()}, "no operator has one; got SSA"),
+        (SinkShare(positions=(1, 99)), {}, "sink_share, which needs sequences of 99 tokens"),
+        (SinkShare(positions=(0,)), {"operator": ssa()}, "no operator .SSA. has a learned key at position 0"),
+        (GroundMass(), {"operator": ssa()}, "no operator .SSA. has "),
         (TokenClasses(), {}, "'linear_functions' has no classes of tokens"),
-        (TokenClasses(by="bytes"), {}, "takes tokens that are bytes"),
+        (TokenClasses(by="bytes"), {}, "linear_functions.* takes tokens that are bytes"),
     ],
     ids=lambda value: getattr(value, "label", None),
 )

@@ -181,7 +181,7 @@ def test_a_law_that_is_declared_broken_or_has_nothing_to_try_is_no_failure(capsy
 
 def test_an_unknown_name_and_a_file_with_nothing_to_prove_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        SpecError, match="there is nothing to prove, and a Command has no laws; define a Grid of trials, a choice"
+        SpecError, match="has nothing to prove, since a Command has no laws; define a Grid of trials, a choice"
     ):
         prove(write(tmp_path, "x = 1\n"), None)
     path = write(tmp_path, SOUND)

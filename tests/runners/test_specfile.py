@@ -90,7 +90,7 @@ def test_a_spec_file_imports_modules_of_its_own_directory(tmp_path: Path, neighb
         ("x = 1\nf((1, 2)\n", 2, "syntax error: '(' was never closed"),
         ("from toy_training import ToyTrial\nToyTrial(stepz=1)\n", 2, "stepz"),
         ("from ablate.variants import LogScore\nclass A(LogScore):\n    nu = 1.0\n", 2, "non-annotated attribute"),
-        (f"{TRIAL}Trial(**{{**trial, 'task': LinearFunctions()}})", 6, "Trial: the task's sequences fit"),
+        (f"{TRIAL}Trial(**{{**trial, 'task': LinearFunctions()}})", 6, "Trial: the task's sequences have up to"),
         ("from ablate import Grid, ovr", 1, "did you mean 'over'?"),
         (f"{TRIAL}ShiftGrid(sigma_x=3)", 6, "ShiftGrid: sigma_x should be a valid tuple, got 3"),
         ("import ablate\nablate.gpt2(layer=2)", 2, "did you mean 'layers'?"),

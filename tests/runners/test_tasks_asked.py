@@ -175,16 +175,16 @@ def test_a_needle_lies_at_its_depth(length: int) -> None:
 @pytest.mark.parametrize(
     ("task", "fields", "said"),
     [
-        (RECALL, {"pairs": 6}, "pairs have different values; got 6 pairs of 5 values; raise values"),
-        (RECALL, {"queries": 5}, "a query asks for its own pair; got 5 queries of 4 pairs"),
-        (RECALL, {"context": 15}, "4 pairs and 4 queries, .* it has 15 tokens"),
-        (RECALL, {"evaluation": {"lengths": (9,)}}, "it has 9 tokens"),
+        (RECALL, {"pairs": 6}, "6 pairs need 6 different values, and 5 exist; raise values"),
+        (RECALL, {"queries": 5}, "5 queries ask for more than 4 pairs"),
+        (RECALL, {"context": 15}, "4 pairs and 4 queries, .* into 15 tokens"),
+        (RECALL, {"evaluation": {"lengths": (9,)}}, "into 9 tokens"),
         (RECALL, {"evaluated_pairs": (5, 3)}, "rise from value to value"),
-        (INDUCTION, {"span": 9}, "leave other symbols; got 9 of 9 symbols"),
-        (INDUCTION, {"context": 7}, "got a span of 4 and 7 tokens"),
-        (COPY, {"context": 9}, "got 5 to copy and 9 tokens"),
-        (NEEDLE, {"distractors": 5}, "pairs have different keys; got 6 pairs of 5 keys; raise keys"),
-        (NEEDLE, {"context": 9}, "4 pairs, .* it has 9 tokens"),
+        (INDUCTION, {"span": 9}, "a span of 9 leaves no other of 9 symbols"),
+        (INDUCTION, {"context": 7}, "7 tokens have no room for a span of 4 twice"),
+        (COPY, {"context": 9}, "9 tokens have no room for 5 to copy"),
+        (NEEDLE, {"distractors": 5}, "6 pairs need 6 different keys, and 5 exist; raise keys"),
+        (NEEDLE, {"context": 9}, "9 tokens have no room for 4 pairs"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(task: QueryTask, fields: dict[str, object], said: str) -> None:

@@ -88,8 +88,8 @@ def test_the_summary_is_the_mean_of_the_scored_positions_with_its_error_over_fun
     [
         ({"sigma_f": (1, 3, 2)}, "rise from value to value"),
         ({"points": 3}, "greater than 3"),
-        ({"per_position": ((1, 2), (1, 1), (1, 2))}, r"names a condition once; got \(1.0, 2.0\) twice"),
-        ({"per_position": ((1, 11),)}, r"names conditions \(sigma_x, sigma_f\) of the grid; got \(1.0, 11.0\)"),
+        ({"per_position": ((1, 2), (1, 1), (1, 2))}, r"names \(1.0, 2.0\) twice"),
+        ({"per_position": ((1, 11),)}, r"names \(1.0, 11.0\), which is no condition"),
     ],
 )
 def test_a_grid_without_meaning_is_refused(fields: dict[str, object], said: str) -> None:

@@ -87,23 +87,31 @@ def write_parquet(path: Path, **columns: Any) -> None:
     ("name", "content", "words"),
     [
         ("gone.txt", None, "there is no text .*gone.txt; a text is a .txt, .jsonl or .parquet file"),
-        ("empty.txt", b"", "a window has 17 tokens; the train part of .*empty.txt has 0"),
-        ("short.txt", b"x" * 100, "the validation part of .*short.txt has 10 bytes; shorten context or give more text"),
-        ("latin.txt", b"caf\xe9 " * 100, "a text is UTF-8; .*latin.txt is not, at byte 3; convert it"),
-        ("page.html", b"<p>", "a text is a .txt, .jsonl or .parquet file, or a folder of these; got .*page.html"),
-        ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "one JSON object; .*bad.jsonl, line 2"),
-        ("other.jsonl", b'{"body": "a"}\n', "in a field `text`; .*other.jsonl, line 1 has .*; set column to the field"),
-        ("nan.jsonl", b'{"text": NaN}\n', "in a field `text`; .*nan.jsonl, line 1 has nan; write a string"),
+        ("empty.txt", b"", "the train part of .*empty.txt has 0 .* a window 17 tokens"),
+        (
+            "short.txt",
+            b"x" * 100,
+            "the validation part of .*short.txt has 10 bytes, .*; shorten context or give more text",
+        ),
+        ("latin.txt", b"caf\xe9 " * 100, "latin.txt is not UTF-8, at byte 3; convert it"),
+        (
+            "page.html",
+            b"<p>",
+            "page.html holds no text; a text is a .txt, .jsonl or .parquet file, or a folder of these",
+        ),
+        ("bad.jsonl", b'{"text": "a"}\n{"text"\n', "bad.jsonl, line 2 is no JSON object"),
+        ("other.jsonl", b'{"body": "a"}\n', "other.jsonl, line 1 has .* in a field `text`; set column to the field"),
+        ("nan.jsonl", b'{"text": NaN}\n', "nan.jsonl, line 1 has nan, .* in a field `text`; write a string"),
         ("half.jsonl", rb'{"text": "half \ud83d"}', "half.jsonl, line 1 has half a character at 5"),
-        ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "one JSON object; .*long.jsonl, line 1"),
-        ("deep.jsonl", b"[" * 200_000, "one JSON object; .*deep.jsonl, line 1"),
-        ("nul.jsonl", b'{"text": "a\\u0000"}', "no NUL, which ends documents; .*nul.jsonl, line 1 has one at byte 1"),
-        ("none.jsonl", b"\n \n", "the train part of .*none.jsonl has 0 bytes; give more text"),
-        ("sub.txt", b"word " * 99 + b"\x1a", "no SUB, which hides tokens; .*sub.txt has one at byte 495; remove it"),
-        ("a.parquet", b"PAR1 no table", "a .parquet text is a Parquet file; .*a.parquet: .*; write it again, or"),
-        ("a.parquet", {"body": ["a"]}, "in a column `text` of strings; .*a.parquet has id, body; set column to one"),
-        ("a.parquet", {"text": [1, 2]}, "in a column `text` of strings; .*a.parquet, row 1 has 1; write a string"),
-        ("a.parquet", {"text": ["a", "b\0c"]}, "no NUL, which ends documents; .*a.parquet, row 2 has one at byte 1"),
+        ("long.jsonl", b'{"text": "a", "id": ' + b"7" * 5000 + b"}\n", "long.jsonl, line 1 is no JSON object"),
+        ("deep.jsonl", b"[" * 200_000, "deep.jsonl, line 1 is no JSON object"),
+        ("nul.jsonl", b'{"text": "a\\u0000"}', "nul.jsonl, line 1 has NUL, which ends documents, at byte 1"),
+        ("none.jsonl", b"\n \n", "the train part of .*none.jsonl has 0 bytes, .*; give more text"),
+        ("sub.txt", b"word " * 99 + b"\x1a", "sub.txt has SUB, which hides tokens, at byte 495; remove it"),
+        ("a.parquet", b"PAR1 no table", "a.parquet is no Parquet file: .*; write it again, or"),
+        ("a.parquet", {"body": ["a"]}, "a.parquet has id, body, .* in a column `text` of strings; set column to one"),
+        ("a.parquet", {"text": [1, 2]}, "a.parquet, row 1 has 1, .* in a column `text` of strings; write a string"),
+        ("a.parquet", {"text": ["a", "b\0c"]}, "a.parquet, row 2 has NUL, which ends documents, at byte 1"),
     ],
 )
 def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, content: Any, words: str) -> None:
@@ -116,11 +124,11 @@ def test_a_text_that_teaches_nothing_is_refused(tmp_path: Path, name: str, conte
 
 
 def test_a_folder_without_texts_or_a_column_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match=re.escape(f"got {tmp_path}")):
+    with pytest.raises(ValidationError, match=re.escape(f"{tmp_path} holds no text")):
         small(tmp_path)
     broken = pyarrow.StringArray.from_buffers(1, pyarrow.py_buffer(b"\0\0\0\0\2\0\0\0"), pyarrow.py_buffer(b"\xff\xfe"))
     write_parquet(tmp_path / "a.parquet", text=broken)
-    with pytest.raises(ValidationError, match=r"a text is UTF-8; .*a.parquet is not, in one of the rows after 0"):
+    with pytest.raises(ValidationError, match=r"a.parquet is not UTF-8 in one of the rows after 0"):
         small(tmp_path / "a.parquet")
 
 
@@ -266,7 +274,7 @@ def test_text_for_validation_is_whole_and_not_trained_on(tmp_path: Path, kind: t
         ({"validation": str(tmp_path / "none.txt")}, "the validation part of .*none.txt has"),
         (
             {"validation": held, "validation_share": 0.2},
-            "validation_share splits a text that has no validation; got 0.2",
+            "validation_share=0.2 splits a text that has no validation",
         ),
     ):
         with pytest.raises(ValidationError, match=words):
@@ -298,7 +306,7 @@ def test_documents_are_in_the_column_that_is_named(tmp_path: Path, dataset: Path
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "a column holds the documents; dataset .* has no 'text', it has id, body"),
+        ({}, "dataset .* has no column 'text' of documents; it has id, body"),
         ({"split": "nope"}, "cannot be read: .*nope"),
         ({"config": "nope"}, "cannot be read: .*nope"),
         ({"name": "/nowhere/dataset"}, "there is no folder /nowhere/dataset; give the name of a dataset, or a folder"),

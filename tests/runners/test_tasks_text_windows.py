@@ -104,13 +104,13 @@ def test_a_fixed_token_is_where_it_is_fixed_in_training_and_evaluation(lines: Pa
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"prefix": 21}, "of 20, the prefix of 21"),
-        ({"context": 1, "intervention": FixedToken(position=2)}, "a window has 1 tokens .* token 2"),
+        ({"prefix": 21}, "the prefix of 21 .* a window of 20"),
+        ({"context": 1, "intervention": FixedToken(position=2)}, "replaces token 2 of a window whose first 1 "),
         ({"intervention": RandomTokens(positions=(3, 21))}, "the intervention replaces token 21"),
-        ({"intervention": FixedToken(token=256)}, "intervention.token is an id of the tokenizer, 0 to 255; got 256"),
-        ({"prefix": 2, "packing": "documents"}, "got prefix=2; use packing='across'"),
-        ({"training_tokens": 20}, "a window has 21 tokens; got training_tokens=20"),
-        ({"training_tokens": 10**6}, "got 1000000 and .* bytes"),
+        ({"intervention": FixedToken(token=256)}, "intervention.token=256 is no id of the tokenizer, 0 to 255"),
+        ({"prefix": 2, "packing": "documents"}, "prefix=2 .* use packing='across'"),
+        ({"training_tokens": 20}, "training_tokens=20 fill no window of 21 tokens"),
+        ({"training_tokens": 10**6}, "training_tokens=1000000 are more than .* bytes"),
     ],
 )
 def test_windows_without_meaning_are_refused(lines: Path, fields: dict[str, object], words: str) -> None:

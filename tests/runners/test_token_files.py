@@ -249,34 +249,34 @@ def refused(words: str, **fields: Any) -> Any:
         refused("ids are 0 to 255, .*a.bin has 299; give .*TokenIds", source="a.bin", tokenizer=Bytes()),
         refused("whole numbers with one dimension; .*float.npy has <f4 of shape", source="float.npy"),
         refused("whole numbers with one dimension; .*square.npy has .* of shape \\(40, 50\\)", source="square.npy"),
-        refused("whole numbers with one dimension; .*other.npy has >i4", source="other.npy"),
-        refused("whole numbers with one dimension; .*torn.npy: .*write it with numpy.save", source="torn.npy"),
-        refused("whole numbers with one dimension; .*text.npy: .*write it with numpy.save", source="text.npy"),
+        refused("other.npy has >i4 .* whole numbers with one dimension", source="other.npy"),
+        refused("torn.npy cannot be read: .*write it with numpy.save", source="torn.npy"),
+        refused("text.npy cannot be read: .*write it with numpy.save", source="text.npy"),
         refused("the validation part of .*short.bin has 16 tokens", validation="short.bin"),
         refused("the train part of .*short.bin has 14 tokens", source="short.bin"),
-        refused("got 5000 and .*a.bin has 1800 tokens", training_tokens=5000),
+        refused("training_tokens=5000 are more than .*a.bin has, 1800 tokens", training_tokens=5000),
         refused("a.bin is also in .*a.bin; give another", validation="a.bin"),
         refused("a.bin is also in .*copy.bin; give another", source="copy.bin", validation="a.bin"),
-        refused("a token file is a .bin or .npy file; got .*a.txt", validation="a.txt"),
+        refused("a.txt is no token file, .bin or .npy", validation="a.txt"),
         refused(
-            "a text is a .txt, .jsonl or .parquet file.*got .*b.bin",
+            "b.bin holds no text; a text is a .txt, .jsonl or .parquet file",
             source="a.txt",
             tokenizer=Bytes(),
             validation="b.bin",
         ),
         refused("'token_ids' is for token files.*a.txt", source="a.txt"),
         refused("dtype='uint32' is for token files", source="a.txt", tokenizer=Bytes(), dtype="uint32"),
-        refused("dtype is that of .bin files", source="int.npy", dtype="uint32"),
-        refused("'byte_pairs' is learned from a text; .*a.bin has tokens", tokenizer=BytePairs()),
-        refused("uint16 holds ids to 65535; the tokenizer has 128256; set", tokenizer=TokenIds(vocabulary=128256)),
-        refused("set tokenizer.end", packing="documents", tokenizer=TokenIds(vocabulary=300)),
+        refused("dtype='uint32' is that of .bin files", source="int.npy", dtype="uint32"),
+        refused("'byte_pairs' is learned from a text, .*a.bin has tokens", tokenizer=BytePairs()),
         refused(
-            "tokenizer.end is an id, 0 to 299; got 300", tokenizer={"kind": "token_ids", "vocabulary": 300, "end": 300}
+            "the tokenizer has 128256 ids, and uint16 holds those to 65535; set", tokenizer=TokenIds(vocabulary=128256)
         ),
+        refused("set tokenizer.end", packing="documents", tokenizer=TokenIds(vocabulary=300)),
+        refused("tokenizer.end=300 is no id, 0 to 299", tokenizer={"kind": "token_ids", "vocabulary": 300, "end": 300}),
         refused("column names a field of .jsonl and .parquet files; got 'body'", column="body"),
-        refused("validation_share splits a text", validation="b.bin", validation_share=0.2),
+        refused("validation_share=0.2 splits a text", validation="b.bin", validation_share=0.2),
         refused("intervention.token", intervention=FixedToken()),
-        refused("a text is in one place", hub={"name": "a/b"}),
+        refused("are two texts; drop one", hub={"name": "a/b"}),
     ],
 )
 def test_others_are_refused_in_one_sentence(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
@@ -329,9 +329,11 @@ def test_what_reads_text_needs_the_tokenizer_of_the_tokens(
     assert known.evaluations[0].open(known.task).record["pairs"] == {"pairs": 1}
     longer = LengthExtrapolation(lengths=(16, 24), count=4, last=8, bucket=8)
     assert trial.changed(evaluations=(longer,)).evaluations[0].open(trial.task) is not None
-    with pytest.raises(ValidationError, match=r"a text is a .txt, .jsonl or .parquet file, or a folder of these; got"):
+    with pytest.raises(
+        ValidationError, match=r"holds no text; a text is a .txt, .jsonl or .parquet file, or a folder of these"
+    ):
         MaskedText(source=str(files[0]))
-    with pytest.raises(ValidationError, match="masked_text needs a mask token"):
+    with pytest.raises(ValidationError, match="no mask token, which masked_text needs"):
         MaskedText(source=text_of(tmp_path), tokenizer=IDS)
 
 

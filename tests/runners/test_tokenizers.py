@@ -109,10 +109,10 @@ def test_a_text_that_is_too_small_or_a_missing_package_is_told(tmp_path: Path, m
     with pytest.raises(ValidationError, match="greater than or equal to 258"):
         BytePairs(vocabulary=257)
     path.write_text("one two three " * 100)
-    with pytest.raises(SpecError, match=r"a window has 101 tokens; the validation part of"):
+    with pytest.raises(SpecError, match=r"the validation part of .* a window 101 tokens"):
         Text(source=str(path), context=100, tokenizer=BytePairs(vocabulary=264)).open()
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match="no NUL and no SUB"):
+    with pytest.raises(ValueError, match="a NUL or SUB character"):
         Bytes().encoder(list).encode("a\x1ab")
     with pytest.raises(EnvironmentProblem, match=r'needs the package tokenizers; pip install "ablate\[tokenizers\]"'):
         BytePairs().encoder(lambda: [PROSE])
@@ -122,13 +122,13 @@ def test_a_text_that_is_too_small_or_a_missing_package_is_told(tmp_path: Path, m
     ("content", "fields", "said"),
     [
         (None, {}, "there is no tokenizer file .*t.json; give the path of a tokenizer.json"),
-        (b"{}", {}, "t.json is not: .*; write it with Tokenizer.save"),
-        ("words", {"end": "<stop>"}, "tokenizer.end is a token of .*t.json; it has no '<stop>'; name one it has"),
-        ("words", {"vocabulary": 3}, "it is 3 and .* raise it"),
-        ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"got '\[SEP\]' as both"),
+        (b"{}", {}, "t.json is no tokenizer.json .*; write it with Tokenizer.save"),
+        ("words", {"end": "<stop>"}, "tokenizer.end='<stop>' is no token of .*t.json; name one it has"),
+        ("words", {"vocabulary": 3}, "tokenizer.vocabulary=3 is .* raise it"),
+        ("words", {"end": "[SEP]", "mask": "[SEP]"}, r"are both '\[SEP\]'"),
         (None, {"content_hash": "0" * 32, "vocabulary": 4}, "there is no tokenizer file .*t.json; give the path"),
-        (None, {"path": " "}, "tokenizer.path names a file or a folder; got ' '; '.' is the folder you are in"),
-        ("nothing", {}, "a token ends a document; .* has none of .*; set tokenizer.end"),
+        (None, {"path": " "}, "tokenizer.path is ' '; name a file or a folder"),
+        ("nothing", {}, "t.json has none of .*; set tokenizer.end"),
     ],
 )
 def test_others_are_refused(tmp_path: Path, content: bytes | str | None, fields: dict[str, object], said: str) -> None:
@@ -173,7 +173,7 @@ def test_a_vocabulary_may_be_longer_than_its_tokens(tmp_path: Path) -> None:
     assert int(data.batch(0, 1).inputs.max()) < 5
     unseen = TokenizerFile.model_validate(padded.data() | {"path": str(tmp_path / "no.json"), "vocabulary": 3})
     (tmp_path / "no.json").write_bytes(path.read_bytes())
-    with pytest.raises(SpecError, match=r"it is 3 and .* raise it"):
+    with pytest.raises(SpecError, match=r"tokenizer.vocabulary=3 is less than .* raise it"):
         unseen.encoder(list)
 
 

@@ -94,10 +94,10 @@ WORDS = Text(content_hash="0" * 32, source="/nowhere/text.txt", context=13)
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"model": tiny("gpt2").changed(causal=False)}, "predicts what comes next and an encoder sees it; use .*True"),
-        ({"task": WORDS, "model": tiny("babyberta")}, "predicts what comes next and an encoder sees it"),
+        ({"model": tiny("gpt2").changed(causal=False)}, "model.causal=False sees what comes next, .* use .*True"),
+        ({"task": WORDS, "model": tiny("babyberta")}, "model.causal=False sees what comes next"),
         ({"operator": Operator(visible=Prefix(length=3))}, "a query inside the prefix sees the prefix's later keys"),
-        ({"model": tiny("llama2").changed(read_out="mlm")}, "read_out='mlm' predicts tokens; the task has none"),
+        ({"model": tiny("llama2").changed(read_out="mlm")}, "read_out='mlm' predicts tokens, and the task has none"),
         ({"model": gpt2(layers=1, heads=1, width=8, max_positions=9).changed(sink_tokens=1)}, "9 positions, 1 of"),
         ({"operator": catalogue()["differential"].make(), "model": tiny("llama3").changed(kv_heads=1)}, "kv_heads"),
         ({"placement": {"side": "inner"}}, "2 layers have none"),

@@ -62,7 +62,7 @@ def field_rows(cls: type[Spec], *, documented: bool = True) -> list[FieldRow]:
         if name == "kind":
             continue
         if documented and not words.get(name) and cls.__module__.startswith(_PACKAGE):
-            raise SpecError(f"every field needs a docstring below it; {cls.__name__}.{name} has none")
+            raise SpecError(f"{cls.__name__}.{name} has no docstring below it, which every field needs; add one")
         outside = " Outside the key." if is_outside_key(cls, name) else ""
         default = "" if field.is_required() else value_words(field.get_default(call_default_factory=True))
         rows.append(
@@ -178,7 +178,7 @@ def measure_rows(
         measure = next((part for part in name.split(".") if part in units), "")  # without predictor and set
         shown = name
         if ours and not measure:
-            raise SpecError(f"every measurement has a unit; add {name!r} to `units` of its class")
+            raise SpecError(f"measurement {name!r} has no unit; add it to `units` of its class")
         if measure and not name.endswith(measure):
             shown = f"{name.rpartition('.')[0]}.SET"
         axes = ", ".join(points[0]) if points else ""

@@ -181,7 +181,7 @@ def find_named(name: str) -> NamedOperator:
 def of_paper(paper: str | None) -> list[NamedOperator]:
     """List the named operators of one paper, or of all. Raise SpecError for an unknown paper."""
     if paper is not None and paper not in PAPERS:
-        raise SpecError(f"a paper is one of {', '.join(PAPERS)}; got {paper!r}")
+        raise SpecError(f"{paper!r} is no paper; there are {', '.join(PAPERS)}")
     return [each for each in catalogue().values() if paper in (None, each.paper)]
 
 

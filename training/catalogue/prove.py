@@ -54,8 +54,8 @@ def prove(spec: Path | None, name: str | None, *, full: bool = False) -> int:
             subjects = own_subjects(module, spec, full=full) if name is None else []
             if not operators and not subjects:
                 raise SpecError(
-                    f"{spec}: there is nothing to prove, and a Command has no laws; define a Grid of trials, a "
-                    "choice of a stage such as a Score, a Task or an Experiment"
+                    f"{spec} has nothing to prove, since a Command has no laws; define a Grid of trials, a choice of a "
+                    "stage such as a Score, a Task or an Experiment"
                 )
         else:
             operators, further = list(examples() if everything else chain(named_operators(), every_choice())), []

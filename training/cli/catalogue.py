@@ -58,9 +58,11 @@ class OperatorPage:
             if is_given and not is_named:
                 raise SpecError(f"{flag} one named operator; give its name")
         if not self.paths and (self.length, self.device, self.precision) != (None, None, None):
-            raise SpecError("--length, --device and --precision choose the case of --paths; add it, or leave them out")
+            raise SpecError(
+                "--length, --device and --precision have no effect without --paths; add it, or leave them out"
+            )
         if self.length is not None and self.length < 1:
-            raise SpecError(f"--length counts tokens, 1 or more; got {self.length}")
+            raise SpecError(f"--length {self.length} is no number of tokens; give 1 or more")
 
 
 def operators(
@@ -93,7 +95,7 @@ def operators(
 
     listing = kind is None and name in (STAGES, *facts.families())
     if name and paper:
-        raise SpecError(f"--paper filters the list and takes no name; leave --paper or {name!r} out")
+        raise SpecError(f"--paper and {name!r} do not go together: it filters the list; leave one out")
     page.check(is_named=name is not None and kind is None and not listing)
     module = spec and import_spec_file(spec)
     if page.paths and name is not None:
@@ -198,7 +200,9 @@ def prove(spec: Path | None = None, /, *, operator: str | None = None, full: Fla
     """
     if laws:
         if spec or operator or full:
-            raise SpecError("--laws lists the laws and takes neither a file nor --operator nor --full; leave them out")
+            raise SpecError(
+                "--laws goes with neither a file nor --operator nor --full: it lists the laws; leave them out"
+            )
         from ablate.training.catalogue.prove_own import OTHER_LAWS
         from ablate.variants.laws.battery import LAWS
 

@@ -84,7 +84,7 @@ def evaluate(
     from ablate.training.posthoc.evaluate import Wanted, evaluate as evaluate_trials, submitted_files
 
     if not query:
-        raise SpecError("which trials? name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
+        raise SpecError("no trial is named; name one by its KEY, or several by a query: operator=SSA, grid=quickstart")
     with ExitStack() as stack:
         with slow_notice("reading the campaign"):
             store = stack.enter_context(open_campaign(campaign))
@@ -122,14 +122,15 @@ def _load_evaluations(flags: EvaluationFlags) -> "tuple[Evaluation, ...]":
     from ablate.training.posthoc.evaluate import evaluations_of
 
     if flags.include is not None and not flags.lm_eval:
-        raise SpecError("--include is the folder of the tasks that --lm-eval names; name them, or leave it out")
+        raise SpecError("--include has no effect without --lm-eval, whose tasks lie in it; name them, or leave it out")
     if flags.measure is not None and not flags.knockout:
-        raise SpecError("--measure is that of --knockout; add it, or leave --measure out")
+        raise SpecError("--measure has no effect without --knockout; add it, or leave --measure out")
     if flags.refit_each and not flags.knockout:
-        raise SpecError("--refit-each is for --knockout; add it, or leave --refit-each out")
+        raise SpecError("--refit-each has no effect without --knockout; add it, or leave --refit-each out")
     if flags.by is None and not flags.lm_eval and not flags.knockout:
         raise SpecError(
-            "evaluate by what? name a file of evaluations with --with FILE.py, or --lm-eval TASK..., or --knockout"
+            "nothing says what to evaluate by; name a file of evaluations with --with FILE.py, or --lm-eval TASK..., "
+            "or --knockout"
         )
     evaluations = () if flags.by is None else evaluations_of(flags.by)
     if flags.lm_eval:

@@ -56,7 +56,7 @@ class BoundaryValues(Evaluation):
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
         if 0 in self.slopes:
-            raise ValueError(f"slopes are not 0, since errors are relative to a x; got {self.slopes}")
+            raise ValueError(f"slopes={self.slopes} have 0, and errors are relative to a x; leave it out")
         return self
 
     @property

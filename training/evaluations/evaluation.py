@@ -72,11 +72,11 @@ class Evaluation(Choice):
         kind, name = self.needs
         if not isinstance(task, kind):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"{self.label} needs {name}; got {type(task).__name__}; leave it out of evaluations"
+                f"{self.label} cannot evaluate {type(task).__name__}; it needs {name}, leave it out of evaluations"
             )
         if self.causal_only and not model.causal:
             raise ValueError(
-                f"{self.label} needs a causal model; an encoder sees the next token; leave it out of evaluations"
+                f"{self.label} cannot evaluate an encoder, which sees the next token; leave it out of evaluations"
             )
 
     def positions(self, model: AnyBackbone) -> Positions:
@@ -93,7 +93,7 @@ class Evaluation(Choice):
         An evaluation without items of its own overrides `measure` instead.
         """
         if type(self).measure is Evaluation.measure:
-            raise SpecError(f"an evaluation overrides open or measure; {type(self).__name__} has neither; add one")
+            raise SpecError(f"{type(self).__name__} has neither open nor measure; an evaluation overrides one, add it")
         return _PlainJudge(self, task)
 
     def measure(self, predict: Predict, task: Any) -> Iterator[Measurements]:

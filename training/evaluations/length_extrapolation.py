@@ -51,7 +51,7 @@ def stretch_positions(model: AnyBackbone, scaling: Stretch | None) -> Positions:
         return own
     if not isinstance(own, Rotary):
         raise ValueError(  # noqa: TRY004  (a rule of the spec)
-            f"scaling stretches rotary positions; the model has {own.label!r}: leave scaling out"
+            f"the model has {own.label!r}, and scaling stretches rotary positions; leave scaling out"
         )
     return Yarn(base=own.base, share=own.share, **scaling.data())
 
@@ -92,7 +92,7 @@ class LengthExtrapolation(Evaluation):
     @model_validator(mode="after")
     def _lengths_rise(self) -> Self:
         if self.last > self.lengths[0]:
-            raise ValueError(f"last is at most the shortest length, {self.lengths[0]}; got {self.last}; lower last")
+            raise ValueError(f"last={self.last} is above the shortest length, {self.lengths[0]}; lower last")
         return self
 
     @property
@@ -102,7 +102,9 @@ class LengthExtrapolation(Evaluation):
     def check(self, task: Task, model: AnyBackbone) -> None:
         super().check(task, model)
         if not isinstance(task.inputs, Tokens) or task.sees_ahead:
-            raise ValueError(f"{self.label} needs next-token prediction; got {type(task).__name__}; leave it out")
+            raise ValueError(
+                f"{self.label} cannot evaluate {type(task).__name__}; it needs next-token prediction, leave it out"
+            )
         if task.unscored > self.lengths[0] - self.last:
             raise ValueError(
                 f"the shortest window has {self.lengths[0]} positions, {task.unscored} unscored; lower last"

@@ -80,10 +80,12 @@ class LmEval(Evaluation):
     def _matches_the_files(self) -> Self:
         """Read the files, unless the spec has their hash and they are missing."""
         if len(set(self.tasks)) < len(self.tasks):
-            raise ValueError(f"tasks repeats a name; got {', '.join(self.tasks)}")
+            raise ValueError(f"tasks={', '.join(self.tasks)} repeat a name; leave one out")
         if self.include is None:
             if self.content_hash is not None:
-                raise ValueError("content_hash needs include; the harness's own tasks have none")
+                raise ValueError(
+                    "content_hash has no effect without include: the harness's own tasks have none; leave it out"
+                )
             return self
         object.__setattr__(self, "include", absolute_path("include", self.include))
         if self.content_hash is None or Path(self.include).exists():
@@ -105,7 +107,10 @@ class LmEval(Evaluation):
         super().check(task, model)
         require_spelled(task, self.label)
         if task.unscored:
-            raise ValueError(f"lm_eval scores every token; the task leaves the first {task.unscored} out of its loss")
+            raise ValueError(
+                f"the task leaves the first {task.unscored} tokens out of its loss, and lm_eval scores every one; "
+                "leave it out of evaluations"
+            )
         stretch_positions(model, self.scaling)
 
     def positions(self, model: AnyBackbone) -> Positions:
@@ -121,10 +126,10 @@ class LmEval(Evaluation):
 def _hash_of(folder: Path) -> str:
     """Compute blake2b-128 over names and contents of all files below `folder`, without hidden files and caches."""
     if not folder.is_dir():
-        raise SpecError(f"include needs a folder of YAML files and their data; there is no folder {folder}")
+        raise SpecError(f"there is no folder {folder}; include needs a folder of YAML files and their data")
     files = sorted(path for path in folder.rglob("*") if path.is_file() and is_hashed(path.relative_to(folder)))
     if not any(path.suffix == ".yaml" for path in files):
-        raise SpecError(f"include needs a folder of YAML files and their data; {folder} has no .yaml file")
+        raise SpecError(f"{folder} has no .yaml file; include needs a folder of YAML files and their data")
     return content_hash(*(part for path in files for part in (path.relative_to(folder).as_posix(), _file_hash(path))))
 
 
@@ -189,13 +194,15 @@ class LmEvalJudge(Judge):
         rows = [each for name in results["results"] for each in self._task_rows(name, results)]
         names = [each.name for each in rows if isinstance(each, Measurements)]
         for twice in {name for name in names if names.count(name) > 1}:
-            raise SpecError(f"names of lm-eval tasks and metrics must differ in letters; two are called {twice}")
+            raise SpecError(f"two lm-eval tasks or metrics are called {twice}; name them by other letters")
         yield from rows
 
     def _set_fewshot(self, name: str, task: Any) -> None:
         own, wanted = task.get_config("num_fewshot"), self._spec.fewshot
         if wanted is not None and own == 0 != wanted:
-            raise SpecError(f"the task {name!r} sets num_fewshot to 0 and takes no examples; got fewshot={wanted}")
+            raise SpecError(
+                f"the task {name!r} sets num_fewshot to 0 and takes no examples, but fewshot={wanted}; leave one out"
+            )
         if wanted is not None or own is None:
             task.set_config(key="num_fewshot", value=wanted or 0)
 

@@ -171,7 +171,7 @@ def generation_limits(request: Any) -> tuple[int, tuple[str, ...]]:
     wanted = dict(request.args[1])
     greedy = wanted.get("do_sample") is False  # the harness then ignores a temperature
     if not greedy and (wanted.get("do_sample") or float(wanted.get("temperature") or 0) > 0):
-        raise SpecError(f"generation is greedy; {_name(request)} asks for samples; set do_sample to false in it")
+        raise SpecError(f"{_name(request)} asks for samples, and generation is greedy; set do_sample to false in it")
     lengths = [wanted[name] for name in _LENGTHS if wanted.get(name) is not None]
     room = int(lengths[0]) if lengths else _MOST_NEW
     if room < 1:

@@ -55,14 +55,16 @@ def read_pairs(path: Path) -> Pairs:
     text = decode(data, path)
     lines = [line.strip() for line in text.strip().split("\n")] if text.strip() else []
     if not lines or len(lines) % 2:
-        raise SpecError(f"minimal pairs are two lines each; {path} has {len(lines)} lines; complete or remove the last")
+        raise SpecError(
+            f"{path} has {len(lines)} lines, and minimal pairs are two lines each; complete or remove the last"
+        )
     for number, line in enumerate(lines, start=1):
         if not line:
-            raise SpecError(f"each line of minimal pairs is a sentence; {path}, line {number} is empty; remove it")
+            raise SpecError(f"{path}, line {number} is empty, and each line of minimal pairs is a sentence; remove it")
     pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
     for number, (odd, even) in enumerate(pairs, start=1):
         if odd.lower() == even.lower():
-            raise SpecError(f"a pair differs in more than capitals; {path}, pair {number} has {odd!r} twice; remove it")
+            raise SpecError(f"{path}, pair {number} has {odd!r} twice, or with other capitals; remove it")
     return Pairs(content_hash(data), pairs)
 
 
@@ -72,13 +74,13 @@ def read_paradigms(source: Path, names: Sequence[str]) -> Mapping[str, Pairs]:
     for path in _list_files(source):
         name = slug(path.stem)
         if not name:
-            raise SpecError(f"a paradigm needs letters or digits in its name; got {path}; rename it")
+            raise SpecError(f"{path} has no letter or digit in its name, which names a paradigm; rename it")
         if name in files:
-            raise SpecError(f"paradigms need different names; {files[name]} and {path} are both {name!r}; rename one")
+            raise SpecError(f"{files[name]} and {path} are both the paradigm {name!r}; rename one")
         files[name] = path
     for name in names:
         if name not in files:
-            raise SpecError(f"a paradigm is a file of {source}; got {name!r}; there are {', '.join(sorted(files))}")
+            raise SpecError(f"there is no paradigm {name!r} in {source}; there are {', '.join(sorted(files))}")
     return {name: read_pairs(files[name]) for name in names or sorted(files)}
 
 
@@ -89,7 +91,7 @@ def _list_files(source: Path) -> list[Path]:
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     files = [path for path in files if path.suffix.lower() == ".txt" and path.is_file()]
     if not files:
-        raise SpecError(f"minimal pairs are a .txt file or a folder of these; got {source}")
+        raise SpecError(f"{source} has no minimal pairs; give a .txt file or a folder of these")
     return files
 
 
@@ -151,9 +153,12 @@ class MinimalPairs(Evaluation):
         require_spelled(task, self.label)
         if model.causal != (self.scoring == "causal"):
             fits = "'causal'" if model.causal else "'masked' or 'holistic'"
-            raise ValueError(f"minimal_pairs needs scoring={fits} for such a model; got scoring={self.scoring!r}")
+            raise ValueError(f"scoring={self.scoring!r} does not fit such a model; minimal_pairs needs scoring={fits}")
         if self.scoring == "causal" and task.unscored:
-            raise ValueError(f"minimal_pairs scores all; {task.label!r} leaves {task.unscored} tokens out of its loss")
+            raise ValueError(
+                f"{task.label!r} leaves {task.unscored} tokens out of its loss, and minimal_pairs scores all; leave it "
+                "out of evaluations"
+            )
 
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         kinds = ("minimal_pairs", "minimal_pairs_ties")
@@ -173,7 +178,7 @@ def _hash(files: Mapping[str, Pairs]) -> str:
 class MinimalPairsJudge(Judge):
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
-            raise SpecError("scoring='masked' needs a mask token, and the task's tokenizer has none; use 'holistic'")
+            raise SpecError("the task's tokenizer has no mask token, which scoring='masked' needs; use 'holistic'")
         self._spec, self._encoder, self._files = spec, encoder, files
         order = (1, 0) if spec.first == "ungrammatical" else (0, 1)
         self._paradigms = {

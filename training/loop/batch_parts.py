@@ -25,8 +25,8 @@ def require_finite(batch: Batch) -> None:
         return
     place = tuple(batch.inputs.isfinite().logical_not().nonzero()[0].tolist())
     raise SpecError(
-        f"model inputs must be finite; the task's first batch has {batch.inputs[place].item()} in sequence "
-        f"{place[0]} at position {place[1]}; clean the data before training"
+        f"the task's first batch has {batch.inputs[place].item()} in sequence {place[0]} at position {place[1]}; clean "
+        "the data before training"
     )
 
 

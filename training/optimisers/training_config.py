@@ -35,9 +35,14 @@ class Training(Spec):
     def _warms_up_in_time(self) -> Self:
         warmup, longest = self.schedule.warmup, self.schedule.longest_warmup(self.steps)
         if warmup > self.steps:
-            raise ValueError(f"the warm-up ends within training; got schedule.warmup {warmup} of {self.steps} steps")
+            raise ValueError(
+                f"schedule.warmup {warmup} is more than the {self.steps} steps; end the warm-up within training"
+            )
         if warmup > longest:
-            raise ValueError(f"schedule.warmup {warmup} must end before the decay of {self.steps - longest} steps")
+            raise ValueError(
+                f"schedule.warmup {warmup} does not end before the decay of {self.steps - longest} steps; lower one of "
+                "them"
+            )
         return self
 
     def lr(self, step: int) -> float:

@@ -94,9 +94,11 @@ def probe_checkpoint(
 def _check(task: Task, probing: Probing) -> None:
     for probe in probing.probes:
         if type(probe).of_model is not Probe.of_model or any(row.per == "file" for row in probe.rows):
-            raise SpecError(f"probes of a checkpoint record rows of layers; {probe.label} does not; leave it out")
+            raise SpecError(f"{probe.label} does not record rows of layers, as a probe of a checkpoint; leave it out")
     if task.sees_ahead:
-        raise SpecError(f"a checkpoint predicts the next token; the task {task.label!r} hides tokens; use a text task")
+        raise SpecError(
+            f"the task {task.label!r} hides tokens, and a checkpoint predicts the next one; use a text task"
+        )
     try:
         probing.check(task, _PLAIN, (softmax(),))
     except ValueError as error:
@@ -146,8 +148,8 @@ class _Checkpoint:
             transformers.AttentionInterface.register(_NAME, None)  # which would keep all traces
         if len(traces) != len(streams) - 1:
             raise SpecError(
-                f"transformers hands over the attention of a checkpoint's layers; {self._name} has {len(streams) - 1} "
-                f"layers and {len(traces)} were handed over; use a model such as GPT-2, OPT, Pythia, Llama or Mistral"
+                f"{self._name} has {len(streams) - 1} layers, and transformers handed over the attention of "
+                f"{len(traces)}; use a model such as GPT-2, OPT, Pythia, Llama or Mistral"
             )
         for layer, trace in enumerate(traces):
             yield LayerTrace(layer, softmax(), trace, streams[layer], streams[layer + 1])
@@ -156,6 +158,6 @@ class _Checkpoint:
         rule = "probes of a checkpoint need causal softmax attention"
         for name, value in options.items():
             if name not in _HARMLESS and value is not None:
-                raise SpecError(f"{rule}; that of {self._name} has {name}; use another model")
+                raise SpecError(f"{self._name} has {name}, and {rule}; use another model")
         if mask is not None and not torch.equal(mask.bool().expand(-1, -1, *plain.shape), plain.expand_as(mask)):
-            raise SpecError(f"{rule}; {self._name} hides other keys, as a window does; use shorter sequences")
+            raise SpecError(f"{self._name} hides other keys, as a window does, and {rule}; use shorter sequences")

@@ -76,7 +76,7 @@ def evaluations_of(path: Path) -> tuple[Evaluation, ...]:
     evaluations = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not evaluations or not all(isinstance(each, Evaluation) for each in evaluations):
         actual = "none" if value is None else repr(value)[:60]
-        raise SpecError(f"{path} needs evaluations = (...) at its top, one or more; it has {actual}")
+        raise SpecError(f"{path} has {actual} as evaluations; write evaluations = (...) at its top, one or more")
     return evaluations
 
 

@@ -103,7 +103,7 @@ def write_evaluation(
     """Publish an evaluation, under the lock; SpecError if it measures nothing, or one thing twice."""
     place = (trained.kept.key, trained.kept.number, spec.key)
     if len(coverage(result.measured)) != len(result.measured) or not result.measured:
-        raise SpecError(f"an evaluation measures each name once per point; {spec.label} does not: correct its rows")
+        raise SpecError(f"{spec.label} measures nothing, or a name twice at one point; correct its rows")
     shards = _write_shards(layout, trained, result)
     record = {
         "schema": FILE_SCHEMA,

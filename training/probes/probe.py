@@ -79,7 +79,7 @@ class Probe(Choice):
     def refuse(self, what: str, operators: Sequence[Operator], use: str) -> NoReturn:
         """Raise ValueError because no operator of the trial has what the probe measures."""
         labels = ", ".join(dict.fromkeys(operator.label for operator in operators)) or "no attention"
-        raise ValueError(f"{self.label} measures {what} and no operator has one; got {labels}; drop it or use {use}")
+        raise ValueError(f"no operator ({labels}) has {what}, which {self.label} measures; drop it or use {use}")
 
     def records(self) -> Sequence[tuple[str, Mapping[str, float]]]:
         """Return what no other probe of the trial may record: names of rows with parts of their points.
@@ -127,9 +127,9 @@ class Probing(Spec):
             probe.check(task, model, operators)
             if probe.tokens(model) > min(self.length, task.length):
                 raise ValueError(
-                    f"{probe.label} needs sequences of {probe.tokens(model)} tokens or more; got "
-                    f"probing.length={self.length} and a task of up to {task.length}; choose earlier positions, or "
-                    "make these longer"
+                    f"probing.length={self.length} and a task of up to {task.length} are too short for {probe.label}, "
+                    f"which needs sequences of {probe.tokens(model)} tokens or more; choose earlier positions, or make "
+                    "these longer"
                 )
 
 
@@ -147,8 +147,8 @@ def require_long_enough(data: Data, probing: Probing, model: AnyBackbone) -> Non
     tokens = min(data.examples(1).inputs.shape[1], probing.length)
     if most > tokens:
         raise SpecError(
-            f"{label} needs sequences of {most} tokens or more; the probed sequences of the task have {tokens}; "
-            "choose earlier positions, or make the task's sequences longer"
+            f"the probed sequences of the task have {tokens} tokens, and {label} needs {most} or more; choose earlier "
+            "positions, or make the task's sequences longer"
         )
 
 

@@ -139,9 +139,11 @@ class TokenClasses(Probe):
         if self.by == "task" and not isinstance(task, Classified):
             raise ValueError(f"{task.label!r} has no classes of tokens; use by='closed_class' or 'spacy' for text")
         if self.by == "bytes" and task.inputs != Tokens(256):
-            raise ValueError(f"by='bytes' takes tokens that are bytes; {task.label!r} has {task.inputs}")
+            raise ValueError(
+                f"{task.label!r} has {task.inputs}, and by='bytes' takes tokens that are bytes; use another"
+            )
         if self.by in BACKENDS and not isinstance(task, Encodes):
-            raise ValueError(f"by={self.by!r} takes tokens of text; those of {task.label!r} are none; use by='task'")
+            raise ValueError(f"the tokens of {task.label!r} are no text, which by={self.by!r} takes; use by='task'")
         if self.by in BACKENDS:
             require_spelled(task, f"by={self.by!r}")
         if self.by == "spacy":
@@ -265,8 +267,8 @@ def require_spacy() -> None:
     for package in ("spacy", MODEL):
         if find_spec(package) is None:
             raise EnvironmentProblem(
-                f"token_classes by='spacy' needs spaCy with its English model, and {package} is not installed; pip "
-                f"install spacy, python -m spacy download {MODEL}, or use by='closed_class'"
+                f"{package} is not installed, which token_classes by='spacy' needs; pip install spacy, python -m spacy "
+                f"download {MODEL}, or use by='closed_class'"
             )
 
 

@@ -45,7 +45,9 @@ class WeightSums(Probe):
     @model_validator(mode="after")
     def _has_bins(self) -> Self:
         if not self.bin <= self.limit <= _MOST_BINS * self.bin:
-            raise ValueError(f"bin lies between limit / {_MOST_BINS:,} and limit; got {self.bin} and {self.limit}")
+            raise ValueError(
+                f"bin={self.bin} is not between limit / {_MOST_BINS:,} and limit={self.limit}; change one of them"
+            )
         return self
 
     def of_layer(self, layer: LayerTrace, seen: ProbeInput) -> Found:  # noqa: ARG002

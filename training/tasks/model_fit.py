@@ -14,19 +14,21 @@ def require_model_fits(task: Task, model: AnyBackbone, length: int) -> None:
     if table and length + model.sink_tokens > table:
         sinks = f", {model.sink_tokens} of them for sink tokens" if model.sink_tokens else ""
         raise ValueError(
-            f"the task's sequences fit the model's positions; they have up to {length} tokens and the model has "
-            f"{table} positions{sinks}; raise model.positions.count or shorten the task"
+            f"the task's sequences have up to {length} tokens and the model has {table} positions{sinks}; raise "
+            "model.positions.count or shorten the task"
         )
     if task.sees_ahead and model.causal:
-        raise ValueError("the task hides what it asks for and shows both sides of it; use model.causal=False")
+        raise ValueError(
+            "model.causal=True does not see both sides of what the task hides and asks for; use model.causal=False"
+        )
     if not task.sees_ahead and not model.causal:
-        raise ValueError("the task predicts what comes next and an encoder sees it; use model.causal=True")
+        raise ValueError("model.causal=False sees what comes next, which the task predicts; use model.causal=True")
     if not isinstance(model, Backbone) or not isinstance(task.inputs, Scalars):
         return
     if not model.tied:
-        raise ValueError("model.tied is about token embeddings; the task has none, leave it out")
+        raise ValueError("model.tied=False has no effect on a task without token embeddings; leave it out")
     if model.read_out != "linear":
-        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens; the task has none, use 'linear'")
+        raise ValueError(f"model.read_out={model.read_out!r} predicts tokens, and the task has none; use 'linear'")
 
 
 def require_operator_fits(task: Task, model: Backbone, operator: Operator, length: int, path: PathName) -> None:

@@ -48,7 +48,7 @@ def unreadable(path: Path, error: OSError) -> EnvironmentProblem:
 def absolute_path(field: str, path: str) -> str:
     """Make `path` absolute, so that a spec means the same files everywhere; ValueError if it is empty."""
     if not path.strip():
-        raise ValueError(f"{field} names a file or a folder; got {path!r}; '.' is the folder you are in")
+        raise ValueError(f"{field} is {path!r}; name a file or a folder, '.' is the folder you are in")
     return str(Path(path).expanduser().resolve())
 
 

@@ -71,11 +71,13 @@ class Distillation(Task):
     def _can_be_taught(self) -> Self:
         if not isinstance(self.task.inputs, Tokens):
             raise ValueError(  # noqa: TRY004  (a rule of the spec)
-                f"a teacher predicts tokens; {self.task.label!r} has {self.task.inputs}; distil a task of tokens"
+                f"{self.task.label!r} has {self.task.inputs}, and a teacher predicts tokens; distil a task of tokens"
             )
         if self.task.sees_ahead or isinstance(self.task, Distillation):
             why = "has a teacher already" if isinstance(self.task, Distillation) else "sees what comes next"
-            raise ValueError(f"a teacher predicts what comes next in a task; {self.task.label!r} {why}; use another")
+            raise ValueError(
+                f"{self.task.label!r} {why}, and a teacher predicts what comes next in a task; use another"
+            )
         self.teacher.check(self.task)
         for name in _ALSO_SAID:
             if hasattr(self.task, name):

@@ -74,7 +74,10 @@ class FinishedTrial(Teacher):
     def _is_what_was_trained(self) -> Self:
         """Fill in hash and architecture; a complete spec does not need the weights to be present."""
         if (self.campaign is None) == (self.weights is None) or (self.weights is None and self.trial is None):
-            raise ValueError("a finished trial is given by campaign and trial, or by the file of its weights")
+            raise ValueError(
+                "the finished trial has neither campaign and trial nor weights, or both; give campaign and trial, or "
+                "the file of its weights"
+            )
         for name in ("campaign", "weights"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, absolute_path(name, path))
@@ -119,8 +122,8 @@ class FinishedTrial(Teacher):
         kept = _kept_trial(saved, path)
         if (kept.trial, kept.architecture.key) != (self.trial, self.known_architecture().key):
             raise SpecError(
-                f"a teacher is the trial that the spec names; {path} holds trial {kept.trial} with another model or "
-                "key; leave trial, content_hash and architecture out to take it as it is"
+                f"{path} holds trial {kept.trial} with another model or key than the spec names; leave trial, "
+                "content_hash and architecture out to take it as it is"
             )
         _require_same_tokens(self.name(), kept, task)
         model = Transformer(
@@ -145,7 +148,9 @@ class FinishedTrial(Teacher):
             return _find_weights(Layout(Path(str(self.campaign))), str(self.trial), self.content_hash)
         path = Path(self.weights)
         if _WEIGHTS.fullmatch(path.name) is None:
-            raise SpecError(f"kept weights are a file step-<step>.<hash>.pt; got {path}; give it as it was written")
+            raise SpecError(
+                f"{path} is not named step-<step>.<hash>.pt, as kept weights are; give it as it was written"
+            )
         if not path.is_file():
             raise SpecError(f"there is no file of weights {path}; give one from a trial with execution.keep_weights")
         if self.content_hash is not None:
@@ -183,11 +188,11 @@ def _read_kept(path: str) -> _KeptTrial:
 def _kept_trial(saved: Saved, path: Path) -> _KeptTrial:
     spec, weights = saved.state.get("spec"), saved.state.get("model")
     if not isinstance(spec, dict) or not isinstance(weights, dict):
-        raise SpecError(f"kept weights come with their trial; {path} is a checkpoint of one at work; give kept weights")
+        raise SpecError(f"{path} is a checkpoint of a trial at work; give kept weights, which come with their trial")
     if "read_in.bias" in weights:
-        raise SpecError(f"a teacher predicts tokens; trial {saved.trial} in {path} predicts numbers; use another")
+        raise SpecError(f"trial {saved.trial} in {path} predicts numbers, and a teacher tokens; use another")
     if "read_in.weight" not in weights:
-        raise SpecError(f"a teacher has a Backbone; trial {saved.trial} in {path} has a model of its own; use another")
+        raise SpecError(f"trial {saved.trial} in {path} has a model of its own, and a teacher a Backbone; use another")
     vocabulary = len(weights["read_in.weight"])
     parts = {name: spec[name] for name in ("model", "operator", "placement")}
     try:
@@ -212,17 +217,17 @@ def _require_same_tokens(name: str, kept: _KeptTrial, task: Task) -> None:
         encoder = own.encoder() if isinstance(own, Encodes) else None
     except (SpecError, ValueError) as error:
         why = spec_error(error, "its task") if isinstance(error, ValidationError) else str(error)
-        raise SpecError(f"{rule}; that of {name} cannot be known here: {why}; load its spec file") from error
+        raise SpecError(f"what {name} learned cannot be known here: {why}; {rule}, load its spec file") from error
     if encoder is not None and isinstance(task, Encodes):
         require_tokenizer(name, encoder, task)
         return
     if type(own) is not type(task) or isinstance(task, Encodes):
-        raise SpecError(f"{rule}; {name} learned the task {own.label!r} and the student's is {task.label!r}")
+        raise SpecError(f"{name} learned the task {own.label!r} and the student's is {task.label!r}; {rule}")
     fields = {field: getattr(own, field) for field in type(own).model_fields}
     for field, value in fields.items():  # a field that changes the number of tokens
         wanted = getattr(task, field)
         if value != wanted and type(own).model_construct(**{**fields, field: wanted}).inputs != own.inputs:
-            raise SpecError(f"{rule}; {name} learned {field}={value}, the student's task {wanted}; use the teacher's")
+            raise SpecError(f"{name} learned {field}={value}, the student's task {wanted}; {rule}, use the teacher's")
 
 
 def _hash_of(path: Path) -> str:
@@ -235,13 +240,13 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
     """Find the weights of the latest successful attempt, or the weights with this hash."""
     where = f"trial {trial} in {layout.root}"
     if not layout.exists():
-        raise SpecError(f"a teacher is a trial of a campaign; {layout.root} holds none; give a campaign's directory")
+        raise SpecError(f"{layout.root} holds no campaign; give the directory of one, a trial of which is the teacher")
     state = trial_state(layout, trial)
     if not state.attempts:
-        raise SpecError(f"a teacher has been trained; there is no {where}; `ablate status` lists those there are")
+        raise SpecError(f"there is no {where}; `ablate status` lists those there are")
     ended = [each.attempt for each in reversed(state.attempts) if each.end and each.end.get("status") == "ok"]
     if not ended:
-        raise SpecError(f"a teacher has finished its training; {where} is {state.state}; run it to its end first")
+        raise SpecError(f"{where} is {state.state}, and no teacher before it has finished; run it to its end first")
     for attempt in ended[:1] if content_hash is None else ended:
         files = sorted(layout.weights(trial, attempt).glob("step-*.pt"))
         named = [path for path in files if _WEIGHTS.fullmatch(path.name)]
@@ -249,4 +254,4 @@ def _find_weights(layout: Layout, trial: str, content_hash: str | None) -> Path:
         if chosen:
             return chosen[-1]
     which = "" if content_hash is None else f" with content_hash {content_hash}"
-    raise SpecError(f"a teacher needs kept weights; {where} has none{which}; train it with execution.keep_weights=True")
+    raise SpecError(f"{where} has no kept weights{which}; train it with execution.keep_weights=True")

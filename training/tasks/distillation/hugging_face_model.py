@@ -97,8 +97,7 @@ class HuggingFaceModel(Teacher):
         if loading["missing_keys"]:
             missing = sorted(loading["missing_keys"])
             raise SpecError(
-                f"a teacher has all of its weights; {self.directory} lacks {len(missing)}, such as {missing[0]}; "
-                "save the whole model there"
+                f"{self.directory} lacks {len(missing)} weights, such as {missing[0]}; save the whole model there"
             )
         record = {name: getattr(self, name) for name in ("kind", "directory", "content_hash")}
         kinds = {"architecture": type(model).__name__, "transformers": transformers.__version__}
@@ -123,8 +122,8 @@ class _Pretrained(Teaching):
         length = inputs.shape[1]
         if self._window is not None:
             raise SpecError(
-                f"a teacher sees what the task makes visible; the model sees windows of {self._window} keys, which a "
-                "mask of the task's would replace; use another teacher, or a task without hidden keys"
+                f"the model sees windows of {self._window} keys, which a mask of the task's would replace; use another "
+                "teacher, or a task without hidden keys"
             )
         causal = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
         seen = (visible & causal).expand(len(inputs), length, length)[:, None]
@@ -152,7 +151,7 @@ def _encoder(path: Path) -> Any:
     except EnvironmentProblem:
         raise
     except Exception as error:  # the package raises plain exceptions
-        raise SpecError(f"a teacher's {_TOKENIZER} is one of the package tokenizers; {path}: {error}") from error
+        raise SpecError(f"{path} is no {_TOKENIZER} of the package tokenizers: {error}") from error
     return LibraryEncoder(tokenizer, -1, None, {"kind": "teacher", "path": str(path)})
 
 
@@ -175,8 +174,8 @@ def _as_loaded(directory: str) -> Iterator[None]:
     except Exception as error:  # the package raises many classes
         said = str(error).strip().partition("\n")[0]
         raise SpecError(
-            f"a teacher is a causal language model that transformers loads from its files; {directory} is none: "
-            f"{type(error).__name__}: {said}"
+            f"{directory} is no causal language model that transformers loads from its files: {type(error).__name__}: "
+            f"{said}"
         ) from error
 
 
@@ -203,7 +202,7 @@ def _hash(directory: Path) -> str:
         )
     weights = sorted(directory.glob("*.safetensors"))
     if not weights or not (directory / _CONFIG).is_file():
-        raise SpecError(f"{directory} needs {_CONFIG} and .safetensors files; write it with save_pretrained")
+        raise SpecError(f"{directory} lacks {_CONFIG} or .safetensors files; write it with save_pretrained")
     return content_hash(*(_hash_of(path) for path in (directory / _CONFIG, *weights)))
 
 

@@ -80,7 +80,7 @@ class Teaching(ABC):
     def require_finite(self, name: str) -> None:
         for where, weights in self.model.named_parameters():
             if not bool(weights.isfinite().all()):
-                raise SpecError(f"a teacher's weights are finite numbers; {where} of {name} has others; use another")
+                raise SpecError(f"{where} of {name} has numbers that are not finite; use another teacher")
 
 
 def require_tokens(name: str, teacher: int | None, task: Task) -> None:
@@ -98,8 +98,8 @@ def require_positions(name: str, teacher: int | None, task: Task) -> None:
     """Raise ValueError if the task's sequences exceed the teacher's positions; None is unlimited."""
     if teacher is not None and teacher < task.length:
         raise ValueError(
-            f"a teacher reads whole sequences of the task; they have up to {task.length} tokens and {name} has "
-            f"{teacher} positions; shorten the task or use another teacher"
+            f"{name} has {teacher} positions, and the task's sequences up to {task.length} tokens; shorten the task or "
+            "use another teacher"
         )
 
 
@@ -114,7 +114,7 @@ def require_tokenizer(name: str, teacher: Encoder, task: Task) -> None:
     if tokens[0] != tokens[1]:
         at = next((at for at, (one, two) in enumerate(zip(*tokens, strict=False)) if one != two), min(map(len, tokens)))
         theirs, ours = (ids[at : at + 1] for ids in tokens)
-        raise SpecError(f"teacher and student need one tokenizer; {name} has token {at} as {theirs}, the task {ours}")
+        raise SpecError(f"{name} has token {at} as {theirs}, the task {ours}; give teacher and student one tokenizer")
 
 
 def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> None:
@@ -126,11 +126,11 @@ def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> 
     wanted = task.inputs.vocabulary if isinstance(task.inputs, Tokens) else 0
     if logits.shape != (*inputs.shape, wanted):
         raise SpecError(
-            f"a teacher gives a logit per token of the task; {name} gives {tuple(logits.shape)} for tokens "
-            f"{tuple(inputs.shape)} of a vocabulary of {wanted}; use another"
+            f"{name} gives logits {tuple(logits.shape)} for tokens {tuple(inputs.shape)} of a vocabulary of {wanted}, "
+            "and not one per token of the task; use another"
         )
     if not bool(logits.isfinite().all()):
-        raise SpecError(f"a teacher's logits are finite numbers; {name} gives others; use another")
+        raise SpecError(f"{name} gives logits that are not finite; use another")
     first = inputs.shape[1] - 1
     if first <= task.unscored:
         return
@@ -138,4 +138,6 @@ def require_sound(name: str, teaching: Teaching, task: Task, example: Batch) -> 
     changed[:, -1] = (changed[:, -1] + 1) % wanted
     seen = (teaching.logits(changed, visible) - logits)[:, task.unscored : first].abs().max()
     if seen > _ROUNDING * logits.std():
-        raise SpecError(f"a teacher predicts what comes next without having seen it; {name} reads ahead; use another")
+        raise SpecError(
+            f"{name} reads ahead, and a teacher predicts what comes next without having seen it; use another"
+        )

@@ -49,11 +49,11 @@ class AssociativeRecall(KeyValues):
         super().check(point)
         pairs, queries, length = self.pairs_at(point), self._queries(point), self.tokens(point)
         if queries > pairs:
-            raise ValueError(f"a query asks for its own pair; got {queries} queries of {pairs} pairs; lower queries")
+            raise ValueError(f"{queries} queries ask for more than {pairs} pairs, each for its own; lower queries")
         if queries > self._places(point):
             raise ValueError(
-                f"{pairs} pairs and {queries} queries, two tokens each, fit into the sequence; it has {length} tokens; "
-                "lengthen it or ask for fewer"
+                f"{pairs} pairs and {queries} queries, two tokens each, do not fit into {length} tokens; lengthen the "
+                "sequence or ask for fewer"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

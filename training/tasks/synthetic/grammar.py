@@ -68,11 +68,17 @@ class Grammar(GrammarProcess):
     def _can_be_told_apart(self) -> Self:
         for name, lemmas in (("nouns", self.nouns), ("verbs", self.verbs)):
             if self.topics > lemmas:
-                raise ValueError(f"a topic needs lemmas; got {self.topics} topics and {lemmas} {name}; raise {name}")
+                raise ValueError(
+                    f"{self.topics} topics are more than the {lemmas} {name}, of which each has one; raise {name}"
+                )
         if self.attractors and (self.naming == 1 or self.plural in {0, 1}):
-            raise ValueError("agreement needs noun subjects of both numbers; change naming or plural, or attractors")
+            raise ValueError(
+                "attractors need noun subjects of both numbers for agreement; change naming or plural, or attractors"
+            )
         if self.attractor == 0 and self.attractors not in {(), (0,)}:
-            raise ValueError("a grammar with attractor=0 has no attractors; raise it or use attractors=(0,)")
+            raise ValueError(
+                f"attractors={self.attractors} cannot occur with attractor=0; raise it or use attractors=(0,)"
+            )
         return self
 
     @property

@@ -54,7 +54,7 @@ class InContext(Task):
     @model_validator(mode="after")
     def _curriculum_leads_somewhere(self) -> Self:
         if self.curriculum is not None and self.curriculum.start >= self.points:
-            raise ValueError(f"curriculum.start must be below {self.points} points; got {self.curriculum.start}")
+            raise ValueError(f"curriculum.start={self.curriculum.start} is not below {self.points} points; lower it")
         return self
 
     @property
@@ -65,7 +65,9 @@ class InContext(Task):
         if self.curriculum is not None and self.points_at(steps) < self.points:
             missing = self.points - self.curriculum.start
             enough = 1 + self.curriculum.every * math.ceil(missing / self.curriculum.increment)
-            raise ValueError(f"a curriculum does not reach {self.points} points in {steps} steps; train {enough} steps")
+            raise ValueError(
+                f"the curriculum does not reach {self.points} points in {steps} steps; train {enough} steps"
+            )
 
     def points_at(self, step: int) -> int:
         return self.points if self.curriculum is None else min(self.points, self.curriculum.points(step))

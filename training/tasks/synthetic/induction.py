@@ -38,11 +38,11 @@ class Induction(QueryTask):
 
     def check(self, point: Point) -> None:
         if self.span >= self.symbols:
-            raise ValueError(f"a span must leave other symbols; got {self.span} of {self.symbols} symbols; lower span")
+            raise ValueError(f"a span of {self.span} leaves no other of {self.symbols} symbols; lower span")
         if 2 * self.span > self.tokens(point):
             raise ValueError(
-                f"a sequence has room for its span twice; got a span of {self.span} and {self.tokens(point)} tokens; "
-                "lower span or lengthen the sequence"
+                f"{self.tokens(point)} tokens have no room for a span of {self.span} twice; lower span or lengthen the "
+                "sequence"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

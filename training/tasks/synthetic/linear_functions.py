@@ -57,9 +57,12 @@ class ShiftGrid(Spec):
         named, there = self.per_position or (), self.conditions()
         for condition in named:
             if condition not in there:
-                raise ValueError(f"per_position names conditions (sigma_x, sigma_f) of the grid; got {condition}")
+                raise ValueError(
+                    f"per_position names {condition}, which is no condition (sigma_x, sigma_f) of the grid; leave it "
+                    "out"
+                )
             if named.count(condition) > 1:
-                raise ValueError(f"per_position names a condition once; got {condition} twice; leave one out")
+                raise ValueError(f"per_position names {condition} twice; leave one out")
         if self.per_position is not None:
             ordered = tuple(condition for condition in there if condition in named)
             self.set_normal_form(per_position=None if ordered == tuple(there[:1]) else ordered)

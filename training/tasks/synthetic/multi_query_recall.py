@@ -49,7 +49,7 @@ class MultiQueryRecall(QueryTask):
     def _has_keys(self) -> Self:
         if (most := max(self.pairs, *self.evaluated_pairs, 1)) > self.symbols // 2 - 1:
             raise ValueError(
-                f"pairs have different keys; got {most} pairs of {self.symbols // 2 - 1} keys; raise symbols"
+                f"{most} pairs need {most} different keys, and {self.symbols // 2 - 1} exist; raise symbols"
             )
         return self
 
@@ -73,8 +73,8 @@ class MultiQueryRecall(QueryTask):
         length, pairs = self.tokens(point), self._pairs(point)
         if length % 2 or length < 4 * pairs:
             raise ValueError(
-                f"a sequence has an even length with room for {pairs} pairs and as many queries, two tokens each; "
-                f"got {length}; give it {4 * pairs} tokens or more"
+                f"{length} tokens are odd or have no room for {pairs} pairs and as many queries, two tokens each; give "
+                f"an even number, {4 * pairs} or more"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

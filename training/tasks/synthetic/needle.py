@@ -48,8 +48,8 @@ class Needle(KeyValues):
         room = min((len(range(first, last, 2)) for first in range(min(2, last))), default=0)
         if pairs > room:
             raise ValueError(
-                f"{pairs} pairs, wherever the needle is, and the question fit into the sequence; it has "
-                f"{self.tokens(point)} tokens; lengthen it or lower distractors"
+                f"{self.tokens(point)} tokens have no room for {pairs} pairs, wherever the needle is, and the "
+                "question; lengthen the sequence or lower distractors"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

@@ -200,7 +200,7 @@ class KeyValues(QueryTask):
         pairs = self.pairs_at(point)
         for name, there in (("keys", self.keys), ("values", self.values)):
             if pairs > there:
-                raise ValueError(f"pairs have different {name}; got {pairs} pairs of {there} {name}; raise {name}")
+                raise ValueError(f"{pairs} pairs need {pairs} different {name}, and {there} exist; raise {name}")
 
     def draw_pairs(
         self, draws: Draws, sequences: int, point: Point

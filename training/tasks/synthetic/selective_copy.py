@@ -38,8 +38,8 @@ class SelectiveCopy(QueryTask):
     def check(self, point: Point) -> None:
         if 2 * self.copied > self.tokens(point):
             raise ValueError(
-                f"a sequence has room for its contents and as many marks; got {self.copied} to copy and "
-                f"{self.tokens(point)} tokens; lower copied or lengthen the sequence"
+                f"{self.tokens(point)} tokens have no room for {self.copied} to copy and as many marks; lower copied "
+                "or lengthen the sequence"
             )
 
     def draw(self, draws: Draws, sequences: int, point: Point) -> Batch:

@@ -34,8 +34,8 @@ class Origin(NamedTuple):
             trained = set(self.files.values())
             for name in (name for name, held in validation.files.items() if held in trained):
                 raise SpecError(
-                    f"validation is text that is not trained on; {name} of {validation.name} is also in {self.name}; "
-                    "give another file, or leave validation out for a part of the text"
+                    f"{name} of {validation.name} is also in {self.name}, and validation is text that is not trained "
+                    "on; give another file, or leave validation out for a part of the text"
                 )
         return self._replace(validation=validation)
 
@@ -77,7 +77,7 @@ def decode(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpecError(f"a text is UTF-8; {path} is not, at byte {error.start}; convert it") from error
+        raise SpecError(f"{path} is not UTF-8, at byte {error.start}; convert it") from error
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"each line of a .jsonl file is one JSON object; {where}: {error}; correct it") from error
+        raise SpecError(f"{where} is no JSON object: {error}; correct it") from error
     if not isinstance(fields, dict):
-        raise SpecError(f"each line of a .jsonl file is one JSON object; {where} has {line[:60]!r}")
+        raise SpecError(f"{where} has {line[:60]!r}, and each line of a .jsonl file is one JSON object; correct it")
     return fields
 
 

@@ -104,7 +104,7 @@ class ByteEncoder(Encoder):
         spans = [(at, at + 1) for at, size in enumerate(sizes) for _ in range(size)]
         ids = list(text.encode())
         if not self.special.isdisjoint(ids):
-            raise ValueError("a text has no NUL and no SUB characters, which end documents and hide tokens")
+            raise ValueError("the text has a NUL or SUB character, which end documents and hide tokens; remove it")
         return EncodedText(ids, spans)
 
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:

@@ -92,8 +92,8 @@ def _download(hub: HubText) -> None:
 def _rows(hub: HubText, datasets: Any) -> Iterator[str]:
     for number, row in enumerate(islice(_open(hub, datasets), hub.documents), start=1):
         if hub.column not in row:
-            has = f"{hub.described} has no {hub.column!r}, it has {', '.join(row)}"
-            raise SpecError(f"a column holds the documents; {has}; name one")
+            has = ", ".join(row)
+            raise SpecError(f"{hub.described} has no column {hub.column!r} of documents; it has {has}, name one")
         text = row[hub.column]
         if text is not None and (not isinstance(text, str) or text.strip()):
             as_document(text, f"{hub.described}, row {number}", f"hub.column {hub.column!r} holds texts")
@@ -105,7 +105,7 @@ def _open(hub: HubText, datasets: Any) -> Any:
         raise SpecError(f"there is no folder {hub.name}; give the name of a dataset, or a folder that holds one")
     if not hub.folder and Path(hub.name).exists():  # which `datasets` would read as if it were the hub's
         raise SpecError(
-            f"hub.name {hub.name!r} is a dataset of the hub, and a file here, too; ./{hub.name} is the latter"
+            f"hub.name {hub.name!r} is a dataset of the hub, and a file here, too; write ./{hub.name} for the latter"
         )
     streaming = bool(hub.folder) or not datasets.config.HF_HUB_OFFLINE  # the hub's own cache cannot be streamed
     options = {"split": hub.split, "revision": hub.revision, "streaming": streaming}

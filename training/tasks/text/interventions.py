@@ -77,8 +77,8 @@ class FixedToken(Intervention):
             raise ValueError(_UNNAMED)
         if self.token is not None and self.token >= vocabulary:
             raise ValueError(
-                f"intervention.token is an id of the tokenizer, 0 to {vocabulary - 1}; got {self.token}; lower it, or "
-                "leave it out for the token that hides others"
+                f"intervention.token={self.token} is no id of the tokenizer, 0 to {vocabulary - 1}; lower it, or leave "
+                "it out for the token that hides others"
             )
 
     def tokens(self, draws: Draws, windows: int, encoder: Encoder) -> int:  # noqa: ARG002  (nothing is drawn)

@@ -47,7 +47,7 @@ def local_files(source: Path, column: str = COLUMN) -> Origin:
     candidates = sorted(_inside(source)) if source.is_dir() else [source]
     paths = [path for path in candidates if path.suffix.lower() in SUFFIXES]
     if not paths:
-        raise SpecError(f"{rule}; got {source}")
+        raise SpecError(f"{source} holds no text; {rule}")
     folder = source if source.is_dir() else source.parent
     files = {path.relative_to(folder).as_posix(): _hash(path) for path in paths}
     return Origin(str(source), files, lambda: (document for path in paths for document in _documents(path, column)))
@@ -73,15 +73,15 @@ def _inside(folder: Path) -> Iterator[Path]:
 def as_document(text: object, where: str, rule: str) -> bytes:
     """Encode a text as UTF-8; SpecError if it is no string, has half a character, or has a NUL or SUB character."""
     if not isinstance(text, str):
-        raise SpecError(f"{rule}; {where} has {text!r:.60}; write a string there, or drop it")
+        raise SpecError(f"{where} has {text!r:.60}, and {rule}; write a string there, or drop it")
     try:
         data = text.encode()
     except UnicodeEncodeError as error:  # JSON can escape half a character
-        raise SpecError(f"a text is UTF-8; {where} has half a character at {error.start}; drop it") from error
+        raise SpecError(f"{where} has half a character at {error.start}, and a text is UTF-8; drop it") from error
     for character, what in ((END, "NUL, which ends documents"), (SUBSTITUTE, "SUB, which hides tokens")):
         at = data.find(character)
         if at >= 0:
-            raise SpecError(f"a text has no {what}; {where} has one at byte {at}; remove it")
+            raise SpecError(f"{where} has {what}, at byte {at}; remove it")
     return data
 
 
@@ -104,7 +104,7 @@ def _documents(path: Path, column: str) -> Iterator[bytes]:
             rule = f"each line of a .jsonl text has its document in a field `{column}`"
             if document is None:
                 raise SpecError(
-                    f"{rule}; {where} has {line[:60]!r}; set column to the field that holds it, or drop the line"
+                    f"{where} has {line[:60]!r}, and {rule}; set column to the field that holds it, or drop the line"
                 )
             yield as_document(document, where, rule)
 
@@ -115,7 +115,7 @@ def _of_table(path: Path, column: str) -> Iterator[bytes]:
         with parquet.ParquetFile(path) as table:
             names = table.schema_arrow.names
             if column not in names:
-                raise SpecError(f"{rule}; {path} has {', '.join(names) or 'no column'}; set column to one of them")
+                raise SpecError(f"{path} has {', '.join(names) or 'no column'}, and {rule}; set column to one of them")
             number = 0
             for batch in table.iter_batches(batch_size=1024, columns=[column]):
                 for text in batch.column(0).to_pylist():
@@ -123,10 +123,10 @@ def _of_table(path: Path, column: str) -> Iterator[bytes]:
                     if text is not None:
                         yield as_document(text, f"{path}, row {number}", rule)
     except UnicodeDecodeError as error:
-        raise SpecError(f"a text is UTF-8; {path} is not, in one of the rows after {number}; convert it") from error
+        raise SpecError(f"{path} is not UTF-8 in one of the rows after {number}; convert it") from error
     except pyarrow.ArrowException as error:
         said = str(error).splitlines()[0]
-        raise SpecError(f"a .parquet text is a Parquet file; {path}: {said}; write it again, or move it") from error
+        raise SpecError(f"{path} is no Parquet file: {said}; write it again, or move it") from error
     except OSError as error:
         raise unreadable(path, error) from error
 

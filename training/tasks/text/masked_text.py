@@ -75,7 +75,7 @@ class MaskedText(TextTask):
     @model_validator(mode="after")
     def _tokens_can_be_hidden(self) -> Self:
         if not self.tokenizer.hides:
-            raise ValueError(f"masked_text needs a mask token; tokenizer {self.tokenizer.label!r} has none; name one")
+            raise ValueError(f"tokenizer {self.tokenizer.label!r} has no mask token, which masked_text needs; name one")
         return self
 
     @property
@@ -98,7 +98,9 @@ class MaskedText(TextTask):
         for part, text in self.corpus()._asdict().items():
             if not text.replace(b"\0", b"").strip():
                 place = self.origin().of_part(part).name
-                raise SpecError(f"a sentence is a line of text; the {part} part of {place} has none; give more text")
+                raise SpecError(
+                    f"the {part} part of {place} has no line of text, each of which is a sentence; give more text"
+                )
 
 
 @lru_cache(maxsize=4)

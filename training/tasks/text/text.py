@@ -90,39 +90,45 @@ class Text(TextTask):
         replaced = self.intervention.replaced
         if replaced and replaced[-1] > self.context:
             raise ValueError(
-                f"a window has {self.context} tokens that are read; the intervention replaces token {replaced[-1]}; "
+                f"the intervention replaces token {replaced[-1]} of a window whose first {self.context} are read; "
                 "lengthen context or move it"
             )
         if not self.scored:
             raise ValueError(
-                f"some token of a window is predicted; of {self.context}, the prefix of {self.prefix} and the "
-                "intervention leave none; lengthen context or shorten them"
+                f"the prefix of {self.prefix} and the intervention leave no token of a window of {self.context} to "
+                "predict; lengthen context or shorten them"
             )
         if self.prefix > 1 and self.packing == "documents":
-            raise ValueError(f"a prefix is seen across documents; got prefix={self.prefix}; use packing='across'")
+            raise ValueError(f"prefix={self.prefix} is seen across documents; use packing='across'")
         if self.training_tokens is not None and self.training_tokens <= self.context:
-            raise ValueError(f"a window has {self.context + 1} tokens; got training_tokens={self.training_tokens}")
+            raise ValueError(
+                f"training_tokens={self.training_tokens} fill no window of {self.context + 1} tokens; raise it"
+            )
         return self
 
     def check_source(self) -> None:
         name = self.tokenizer.label
         if not self.of_tokens and (not self.spelled or self.dtype != "uint16"):
             told = f"tokenizer {name!r}" if not self.spelled else f"dtype={self.dtype!r}"
-            raise ValueError(f"{told} is for token files, .bin or .npy; got source={self.source!r}; leave it out")
+            raise ValueError(
+                f"{told} is for token files, .bin or .npy, and source={self.source!r} is none; leave it out"
+            )
         if not self.of_tokens:
             return
         if self.tokenizer.learned:
             raise ValueError(
-                f"tokenizer {name!r} is learned from a text; {self.source} has tokens; state theirs, such as "
+                f"tokenizer {name!r} is learned from a text, and {self.source} has tokens; state theirs, such as "
                 "tokenizer=TokenIds(vocabulary=...)"
             )
         packed = any(path.lower().endswith(".bin") for path in self._paths)
         if self.dtype != "uint16" and not packed:
-            raise ValueError(f"dtype is that of .bin files; {self.source} has its own; leave it out")
+            raise ValueError(f"dtype={self.dtype!r} is that of .bin files, and {self.source} has its own; leave it out")
         if self.dtype == "uint16" and packed and self.tokenizer.size > 1 << 16:
-            raise ValueError(f"uint16 holds ids to 65535; the tokenizer has {self.tokenizer.size}; set dtype='uint32'")
+            raise ValueError(
+                f"the tokenizer has {self.tokenizer.size} ids, and uint16 holds those to 65535; set dtype='uint32'"
+            )
         if self.packing == "documents" and isinstance(self.tokenizer, TokenIds) and self.tokenizer.end is None:
-            raise ValueError("packing='documents' needs the id that ends a document; set tokenizer.end")
+            raise ValueError("packing='documents' has no id that ends a document; set tokenizer.end")
 
     @property
     def of_tokens(self) -> bool:
@@ -190,13 +196,13 @@ class Text(TextTask):
         if size <= self.context:
             remedy = "shorten context or give more text" if size > 1 else "give more text"
             raise SpecError(
-                f"a window has {self.context + 1} tokens; the {part} part of {self.origin().of_part(part).name} has "
-                f"{size} {unit}; {remedy}"
+                f"the {part} part of {self.origin().of_part(part).name} has {size} {unit}, and a window "
+                f"{self.context + 1} tokens; {remedy}"
             )
         if part == "train" and self.training_tokens is not None and self.training_tokens > size:
             raise SpecError(
-                f"training_tokens are taken from the training part; got {self.training_tokens} and "
-                f"{self.origin().name} has {size} {unit}; lower it, or leave it out for all of them"
+                f"training_tokens={self.training_tokens} are more than {self.origin().name} has, {size} {unit}; lower "
+                "it, or leave it out for all of them"
             )
 
 
@@ -276,8 +282,8 @@ class TextData(TokenData):
         tokens = len(self._streams.validation.ids)
         if tokens <= length:
             raise SpecError(
-                f"a window has {length + 1} tokens; the validation part of "
-                f"{self._origin.of_part('validation').name} has {tokens}"
+                f"the validation part of {self._origin.of_part('validation').name} has {tokens} tokens, and a window "
+                f"{length + 1}; give more text"
             )
         starts = spread_evenly(min(count, (tokens - 1) // length), tokens - length - 1)
         return starts[:, None] + torch.arange(length + 1)

@@ -49,10 +49,10 @@ class TextTask(Task):
     def _is_what_lies_there(self) -> Self:
         """Fill in the hash; a spec with a hash does not need the text to be present."""
         if self.source is not None and self.hub is not None:
-            raise ValueError(f"a text is in one place; got source={self.source!r}, hub={self.hub.name!r}; drop one")
+            raise ValueError(f"source={self.source!r} and hub={self.hub.name!r} are two texts; drop one")
         if self.validation is not None and self.validation_share != type(self).model_fields["validation_share"].default:
             raise ValueError(
-                f"validation_share splits a text that has no validation; got {self.validation_share} and "
+                f"validation_share={self.validation_share} splits a text that has no validation, and "
                 f"validation={self.validation!r}; drop one"
             )
         for field in ("source", "validation"):
@@ -98,8 +98,8 @@ class TextTask(Task):
             self.require_text()
         except SpecError as error:
             raise SpecError(
-                f"tokenizer {self.tokenizer.label!r} is learned from the text anew wherever a model of it is used, so "
-                f"the text has to be where it was; {error}"
+                f"{error}; the text has to be where it was, since tokenizer {self.tokenizer.label!r} is learned from "
+                "it anew"
             ) from error
         return _encoder(self.tokenizer, self._place)
 

@@ -58,8 +58,8 @@ def map_tokens(path: Path, dtype: Dtype, vocabulary: int) -> Integer[Tensor, " t
     outside = content.least if content.least < 0 else content.greatest
     if not 0 <= outside < vocabulary:
         raise SpecError(
-            f"ids are 0 to {vocabulary - 1}, as the tokenizer says; {path} has {outside}; give the tokenizer that made "
-            "them, such as tokenizer=TokenIds(vocabulary=...), and check dtype"
+            f"{path} has the id {outside}, and those of the tokenizer are 0 to {vocabulary - 1}; give the tokenizer "
+            "that made them, such as tokenizer=TokenIds(vocabulary=...), and check dtype"
         )
     if path.suffix.lower() == ".bin" and dtype == "uint16" and content.odd == 0 < content.greatest:
         raise SpecError(f"every second id of {path} is 0 as uint16, so ids take four bytes; set dtype='uint32'")
@@ -74,15 +74,19 @@ def _map(path: Path, dtype: str) -> np.memmap:
         try:
             ids = np.lib.format.open_memmap(path, mode="c")
         except ValueError as error:
-            raise SpecError(f"{rule}; {path}: {str(error).splitlines()[0]}; write it with numpy.save") from error
+            raise SpecError(
+                f"{path} cannot be read: {str(error).splitlines()[0]}; {rule}, write it with numpy.save"
+            ) from error
         if ids.dtype.kind not in "iu" or ids.ndim != 1 or not ids.dtype.isnative:
-            raise SpecError(f"{rule}; {path} has {ids.dtype.str} of shape {ids.shape}; convert it")
+            raise SpecError(f"{path} has {ids.dtype.str} of shape {ids.shape}; {rule}, convert it")
         return ids
     if not is_token_file(path.name):
-        raise SpecError(f"a token file is a .bin or .npy file; got {path}; texts and token files are not mixed")
+        raise SpecError(
+            f"{path} is no token file, .bin or .npy, and texts and token files are not mixed; leave one out"
+        )
     size, width = path.stat().st_size, np.dtype(dtype).itemsize
     if not size or size % width:
-        raise SpecError(f"an id of {dtype} has {width} bytes; {path} has {size} bytes; write it again, or set dtype")
+        raise SpecError(f"{path} has {size} bytes, and an id of {dtype} {width}; write it again, or set dtype")
     return np.memmap(path, np.dtype(dtype), mode="c")
 
 

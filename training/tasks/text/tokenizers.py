@@ -84,7 +84,7 @@ class TokenIds(Tokenizer):
     @model_validator(mode="after")
     def _end_is_an_id(self) -> Self:
         if self.end is not None and self.end >= self.vocabulary:
-            raise ValueError(f"tokenizer.end is an id, 0 to {self.vocabulary - 1}; got {self.end}; lower it")
+            raise ValueError(f"tokenizer.end={self.end} is no id, 0 to {self.vocabulary - 1}; lower it")
         return self
 
     @property
@@ -167,7 +167,7 @@ class TokenizerFile(Tokenizer):
         path = Path(absolute_path("tokenizer.path", self.path))
         object.__setattr__(self, "path", str(path / "tokenizer.json" if path.is_dir() else path))
         if self.mask is not None and self.mask == self.end:
-            raise ValueError(f"tokenizer.end and tokenizer.mask are two tokens; got {self.end!r} as both")
+            raise ValueError(f"tokenizer.end and tokenizer.mask are both {self.end!r}; name two tokens")
         named = None not in {self.content_hash, self.vocabulary, self.end} and "mask" in self.model_fields_set
         if named and not Path(self.path).exists():
             return self
@@ -209,8 +209,7 @@ class TokenizerFile(Tokenizer):
         parsed = _try_parse(text)
         if isinstance(parsed, str):
             raise SpecError(
-                f"a tokenizer file is a tokenizer.json of the package tokenizers; {path} is not: {parsed}; write it "
-                "with Tokenizer.save"
+                f"{path} is no tokenizer.json of the package tokenizers: {parsed}; write it with Tokenizer.save"
             )
         return content_hash(text), parsed
 
@@ -218,15 +217,15 @@ class TokenizerFile(Tokenizer):
         require_hash(self.content_hash, actual, self.path, "tokenizer.content_hash")
         if self.size < (least := size_of(tokenizer)):
             raise SpecError(
-                f"tokenizer.vocabulary is the number of ids of the file, or more; it is {self.size} and {self.path} "
-                f"has {least}; raise it, or leave it out"
+                f"tokenizer.vocabulary={self.size} is less than the {least} ids of {self.path}; raise it, or leave it "
+                "out"
             )
         if self.end is None:
-            raise SpecError(f"a token ends a document; {self.path} has none of {', '.join(ENDS)}; set tokenizer.end")
+            raise SpecError(f"{self.path} has none of {', '.join(ENDS)}, by which a document ends; set tokenizer.end")
         for field in ("end", "mask"):
             token = getattr(self, field)
             if token is not None and tokenizer.token_to_id(token) is None:
-                raise SpecError(f"tokenizer.{field} is a token of {self.path}; it has no {token!r}; name one it has")
+                raise SpecError(f"tokenizer.{field}={token!r} is no token of {self.path}; name one it has")
 
 
 @lru_cache(maxsize=4)
