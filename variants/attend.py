@@ -126,7 +126,7 @@ def _check(operator: Operator, heads: Heads, head_width: int | None) -> None:
         if x.dtype not in PRECISIONS:
             raise SpecError(f"queries, keys and values are float16, bfloat16, float32 or float64, not {x.dtype}")
     if heads.mask is not None and heads.mask.dtype != torch.bool:
-        raise SpecError(f"a mask is boolean, True where a query may look; got {heads.mask.dtype}")
+        raise SpecError(f"the mask is {heads.mask.dtype}; give a boolean one, True where a query may look")
     if not heads.q.shape[:2] == heads.k.shape[:2] == heads.v.shape[:2]:
         queries, keys, values = ([*x.shape[:2]] for x in heads[:3])
         raise SpecError(

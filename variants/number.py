@@ -85,12 +85,15 @@ class Number(Spec):
     def _meaning_is_unique(self) -> Self:
         if self.per not in self.allowed:
             known = ", ".join(repr(_label(per)) for per in self.allowed)
-            raise ValueError(f"the granularity of a {self.noun} is one of {known}; got {self.label!r}")
+            raise ValueError(f"{self.label!r} is no granularity of a {self.noun}; it has {known}")
         if self.per and self.learned is False:
             axes = ", ".join(self.per)
             raise ValueError(f"what varies along {axes} is learned; use per='constant' for a fixed value")
         if not self.bias and not self.predicted:
-            raise ValueError(f"bias=False trains a projection alone, of per='query' or 'token'; got {self.label!r}")
+            raise ValueError(
+                f"bias=False does not fit per={self.label!r}; use per='query' or 'token', where it trains a projection "
+                "alone"
+            )
         if self.learned is bool(self.per):
             self.set_normal_form(learned=None)
         if self.projection_std and not self.predicted:
@@ -165,7 +168,7 @@ def require_link(*links: Link) -> AfterValidator:
 
     def check(number: Number) -> Number:
         if number.link not in links:
-            raise ValueError(f"its range needs link={links[0]!r}; got {number.link!r}")
+            raise ValueError(f"link={number.link!r} does not fit its range; use link={links[0]!r}")
         return number
 
     return AfterValidator(check)
@@ -190,11 +193,19 @@ class Vector(Number):
     @model_validator(mode="after")
     def _every_field_counts(self) -> Self:
         if self.spread and not self.trained:
-            raise ValueError(f"spread is noise on a trained vector's start; a fixed one has none, got {self.spread}")
+            raise ValueError(
+                f"spread={self.spread} has no effect on a fixed vector, being noise on a trained one's start; leave it "
+                "out"
+            )
         if self.spread and not self.bias:
-            raise ValueError(f"spread is noise on a trained constant and bias=False has none; got spread={self.spread}")
+            raise ValueError(
+                f"spread={self.spread} has no effect with bias=False, being noise on a trained constant; leave it out"
+            )
         if self.along == "first" and self.link != "identity":
-            raise ValueError(f"along='first' sets the other channels to 0 and needs link='identity'; got {self.link!r}")
+            raise ValueError(
+                f"link={self.link!r} cannot be at 0, to which along='first' sets the other channels; use "
+                "link='identity'"
+            )
         if self.along == "first" and self.init == 0:
             self.set_normal_form(along="all")  # zero in every channel either way
         return self
@@ -247,7 +258,9 @@ class Matrix(Number):
     @model_validator(mode="after")
     def _has_no_link(self) -> Self:
         if self.link != "identity":
-            raise ValueError(f"the entries of a matrix are any real numbers; got link={self.link!r}, leave it out")
+            raise ValueError(
+                f"link={self.link!r} has no effect on a matrix, whose entries are any real numbers; leave it out"
+            )
         return self
 
     @property
@@ -312,9 +325,13 @@ class Contrast(ByDepth):
         if self.form == "scalar":
             self.set_normal_form(spread=0.1)  # there are no vectors to draw
         elif self.predicted:
-            raise ValueError(f"four vectors make a number per layer or head; for per={self.label!r} use form='scalar'")
+            raise ValueError(
+                f"per={self.label!r} has no four vectors, which make a number per layer or head; use form='scalar'"
+            )
         elif self.link != "identity":
-            raise ValueError(f"four vectors make any real number; got link={self.link!r}, which needs form='scalar'")
+            raise ValueError(
+                f"link={self.link!r} does not fit four vectors, which make any real number; use form='scalar'"
+            )
         return self
 
     @property

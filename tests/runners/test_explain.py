@@ -144,7 +144,7 @@ def test_a_function_that_cannot_be_listed_is_refused() -> None:
         """An operator of this test."""
 
     before = catalogue()
-    for make, words in ((ssa, "already an operator"), (mute, "a docstring"), (bare, r"gives none to \['n'\]")):
+    for make, words in ((ssa, "already an operator"), (mute, "no docstring"), (bare, r"gives no default to \['n'\]")):
         with pytest.raises(SpecError, match=words):
             named_operator("beyond")(make)
     assert catalogue() == before

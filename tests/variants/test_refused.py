@@ -48,40 +48,46 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: v.Number(init=0.0, per="head", learned=False), "use per='constant'"),
     (lambda: v.Number(init=1.0, per="head", link="at_least_one"), r"init in \(1, inf\); got 1"),
     (lambda: v.Number(init=0.5, link="at_least_one"), r"init in \[1, inf\]; got 0.5"),
-    (lambda: v.Vector(init=0.0, per="query"), "vector is one of 'constant', 'layer', 'head', 'token'; got 'query'"),
-    (lambda: v.Vector(init=0.0, spread=0.1), "noise on a trained vector's start"),
-    (lambda: v.Vector(init=0.5, along="first", link="unit", per="head"), "needs link='identity'; got 'unit'"),
-    (lambda: v.Matrix(per="constant", learned=True), "matrix is one of 'layer', 'head'; got 'constant'"),
+    (
+        lambda: v.Vector(init=0.0, per="query"),
+        "'query' is no granularity of a vector; it has 'constant', 'layer', 'head', 'token'",
+    ),
+    (lambda: v.Vector(init=0.0, spread=0.1), "spread=0.1 has no effect on a fixed vector"),
+    (lambda: v.Vector(init=0.5, along="first", link="unit", per="head"), "link='unit' .* use link='identity'"),
+    (
+        lambda: v.Matrix(per="constant", learned=True),
+        "'constant' is no granularity of a matrix; it has 'layer', 'head'",
+    ),
     (lambda: v.Matrix(learned=False), "what varies along layer is learned"),
-    (lambda: v.Matrix(link="positive"), "any real numbers; got link='positive'"),
+    (lambda: v.Matrix(link="positive"), "link='positive' .* any real numbers"),
     (lambda: v.ByDepth(**VECTORS, learned=True), "not one scalar for all layers; use per='layer'"),
     (lambda: v.ByDepth(init=0.5, deep=1.5, per="layer", link="unit"), r"init in \(0, 1\); got 1.5"),
-    (lambda: v.Contrast(**VECTORS, per="query"), "for per='query' use form='scalar'"),
-    (lambda: v.Contrast(**VECTORS, link="unit"), "got link='unit', which needs form='scalar'"),
+    (lambda: v.Contrast(**VECTORS, per="query"), "per='query' .* use form='scalar'"),
+    (lambda: v.Contrast(**VECTORS, link="unit"), "link='unit' .* use form='scalar'"),
     (lambda: v.RunningMean(of="scale", learned=True), "neither trained nor linked"),
-    (lambda: v.RunningMean(of="scale", per="head"), "running mean is one of 'constant'; got 'head'"),
-    (lambda: v.Affine(mean=v.RunningMean(of="n")), r"one of \['scale'\]; got 'n'"),
+    (lambda: v.RunningMean(of="scale", per="head"), "'head' is no granularity of a running mean; it has 'constant'"),
+    (lambda: v.Affine(mean=v.RunningMean(of="n")), r"of='n' .* there are \['scale'\]"),
     # the numbers of a choice
-    (lambda: v.SSA(b=v.Number(init=1.0, per="head")), "needs link='positive'"),
+    (lambda: v.SSA(b=v.Number(init=1.0, per="head")), "use link='positive'"),
     (lambda: v.SSA(n=2.0), r"write Number\(init=2\.0\)"),
-    (lambda: v.Temperature(tau=v.Number(init=1.0)), "needs link='positive'; got 'identity'"),
-    (lambda: v.ForgetGate(gate=v.Number(init=0.5)), "needs link='unit'; got 'identity'"),
+    (lambda: v.Temperature(tau=v.Number(init=1.0)), "link='identity' .* use link='positive'"),
+    (lambda: v.ForgetGate(gate=v.Number(init=0.5)), "link='identity' .* use link='unit'"),
     (lambda: v.fox("constant", forget=0.0), r"use visible=Window\(size=1\)"),
-    (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "one for all queries: .*; got 'token'"),
+    (lambda: v.KeyValueBias(learned_value=v.Vector(init=0.0, per="token")), "per='token' .* one for all queries"),
     (lambda: v.PerChannel(opening=v.Number(init=0.5)), "instance of Vector"),
     (lambda: v.PerHead(opening=v.Vector(init=0.5)), "Vector is a subclass of "),
     (lambda: v.differential("query"), "use form='scalar'"),
-    (lambda: v.off_by_one(0), r"above 0; got 0.0, and for 0 there is softmax\(\)"),
+    (lambda: v.off_by_one(0), r"n=0.0 is not above 0, .* for 0 there is softmax\(\)"),
     # the fields of a choice
-    (lambda: v.HeadGroups(parts=(v.SSA(), v.SSA())), "two or more different scores; got ssa"),
+    (lambda: v.HeadGroups(parts=(v.SSA(), v.SSA())), "head groups of ssa .* two or more different scores"),
     (
         lambda: v.HeadGroups(parts=(v.Relu(), v.HeadGroups(parts=(v.Relu(), v.Tanh())))),
         "not groups again; list all parts",
     ),
     (lambda: v.T5(count=6), "multiple of 4"),
-    (lambda: v.T5(max_distance=16), r"max_distance lies beyond .* got 16 with count=32, nearest is 17"),
-    (lambda: v.Bucket(count=8, max_distance=4), "got 4 with count=8, nearest is 5"),
-    (lambda: v.Yarn(factor=4, original=64, beta_fast=1), "got beta_slow=1 and beta_fast=1; lower beta_slow"),
+    (lambda: v.T5(max_distance=16), r"max_distance=16 with count=32 .* nearest is 17"),
+    (lambda: v.Bucket(count=8, max_distance=4), "=4 with count=8 .* nearest is 5"),
+    (lambda: v.Yarn(factor=4, original=64, beta_fast=1), "beta_slow=1 and beta_fast=1: .* lower beta_slow"),
     (lambda: v.Yarn(factor=4, original=6), "got original=6, nearest is 7"),
     (lambda: v.Yarn(factor=4, original=64, share=0.3).check_width(16), "0.3 of 16 channels is 4.8"),
     (lambda: v.Operator(score=v.SSA), r"got the class SSA; call it: SSA\(\)"),
@@ -92,7 +98,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: tiny("gpt2").changed(feedforward="none"), "feedforward='none' has feedforward_width=0"),
     (lambda: tiny("gpt2").changed(feedforward_width=0), "every other kind a width above 0"),
     (lambda: tiny("pythia").changed(feedforward="none", feedforward_width=0), "parallel=True says nothing"),
-    (lambda: tiny("bert"), r"the families of backbones are gpt2, llama2, .*; got 'bert'"),  # type: ignore[arg-type]
+    (lambda: tiny("bert"), r"'bert' is no family of backbones; there are gpt2, llama2, "),  # type: ignore[arg-type]
     # combinations of choices
     (lambda: operator(readout="ground_value"), "needs a normaliser with a ground state and 'total' has none"),
     (lambda: operator(extra="key_bias", normaliser="count"), "a sum of scores, and normaliser 'count' has none"),
@@ -138,8 +144,8 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: fit_heads(v.NoPositions(), **COSINE, signals={"count": 4}), "use signals.count=1"),
     (lambda: fit_heads(v.NoPositions(), **COSINE, normaliser={"kind": "absolute"}), "here, which makes it 'total'"),
     # arguments
-    (lambda: lone_query(13), "needs as many queries as keys; got 1 for 13"),
-    (lambda: cosformer_logits(11), "got a sequence of 13, raise length to 12 or more"),
+    (lambda: lone_query(13), "1 queries for 13 keys"),
+    (lambda: cosformer_logits(11), "a sequence of 13 .* raise length to 12 or more"),
 ]
 
 
@@ -178,5 +184,5 @@ def test_the_mean_of_a_vector_is_refused_in_a_user_s_choice_too() -> None:
         def oracle(self, output: list[float], *, each: list[float], mean: float) -> list[float]:
             return [a * b * mean for a, b in zip(output, each, strict=True)]
 
-    with pytest.raises(ValidationError, match=r"scalar number of its stage, one of \[\]; got 'each'"):
+    with pytest.raises(ValidationError, match=r"of='each' is no scalar number of its stage; there are \[\]"):
         Mine()

@@ -77,7 +77,7 @@ def test_decay_times_are_spaced_in_logarithm_over_heads() -> None:
     raw = gate.table(shape, 0).flatten().tolist()
     assert raw == pytest.approx([-math.log(math.expm1(1 / time)) for time in (2, 4, 8, 16, 32)], rel=1e-6)
     assert gate.table(shape._replace(heads=1), 0).flatten().tolist() == raw[:1]
-    with pytest.raises(SpecError, match=r"a decay time is a number of tokens above 0; got 0\.0; raise it"):
+    with pytest.raises(SpecError, match=r"a decay time of 0\.0 tokens is not above 0; raise it"):
         fox_decay_times(shortest=0)
     with pytest.raises(SpecError, match=r"has init in \(0, 1\); got 1\.0"):
         gate.changed(init=1.0)

@@ -71,9 +71,9 @@ class Attention(HeadAttention):
         if host is None:
             require_sizes(width=width, heads=heads, kv_heads=kv_heads)
             if width % heads:
-                raise SpecError(f"heads is a divisor of the width {width}; got {heads}")
+                raise SpecError(f"heads={heads} is no divisor of the width {width}; give one")
             if bias not in ("none", "all", "qkv"):
-                raise SpecError(f"bias is 'none', 'all' or 'qkv'; got {show(bias)}")
+                raise SpecError(f"bias={show(bias)} is no bias; write 'none', 'all' or 'qkv'")
         size = LayerHeads(heads, kv_heads or heads, width // heads, width)
         if host is None:
             check_layer(operator, size, positions, depth=(layer, layers), shared=shared, dropout=dropout)

@@ -42,16 +42,17 @@ def check_layer(
     """Raise SpecError if a layer outside of a model would leave something out without a word."""
     if not isinstance(operator, Operator):
         raise SpecError(
-            f"operator is an Operator, such as softmax(); got {show(operator)}; make_layer takes mixers, too"
+            f"operator={show(operator)} is no Operator; give one, such as softmax(), or use make_layer, which takes "
+            "mixers, too"
         )
     if not isinstance(positions, Positions):
-        raise SpecError(f"positions are a scheme, such as Rotary(); got {show(positions)}")
+        raise SpecError(f"positions={show(positions)} is no scheme; give one, such as Rotary()")
     if shared is not None and not isinstance(shared, dict):
-        raise SpecError(f"shared is one dict for all layers; got {show(shared)}")
+        raise SpecError(f"shared={show(shared)} is no dict; give one for all layers")
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise SpecError(f"dropout is a probability from 0 to below 1; got {show(dropout)}")
+        raise SpecError(f"dropout={show(dropout)} is no probability; give one from 0 to below 1")
     if size.heads % size.kv_heads:
-        raise SpecError(f"kv_heads divides heads {size.heads}; got {size.kv_heads}")
+        raise SpecError(f"kv_heads={size.kv_heads} is no divisor of heads={size.heads}; give one")
     _check_depth(operator, depth, shared)
     if positions.table or positions.buckets or positions.embedding(1, size.width, torch.device("cpu")) is not None:
         raise SpecError(
@@ -89,12 +90,12 @@ def _check_depth(
 def require_tensor(name: str, value: object, *shape: int | str) -> Tensor:
     """Return `value` if it is a tensor of numbers, and of this shape if one is passed; letters are sizes from 1."""
     if not isinstance(value, Tensor):
-        raise SpecError(f"{name} is a tensor; got {type(value).__name__}")
+        raise SpecError(f"{name} is {type(value).__name__}; give a tensor")
     same = (isinstance(want, str) or want == size for want, size in zip(shape, value.shape, strict=False))
     if shape and not (value.dim() == len(shape) and all(same) and value.numel()):
-        raise SpecError(f"{name} is [{', '.join(map(str, shape))}]; got {[*value.shape]}")
+        raise SpecError(f"{name} has the shape {[*value.shape]}; give [{', '.join(map(str, shape))}]")
     if value.dtype not in PRECISIONS:
-        raise SpecError(f"{name} is float16, bfloat16, float32 or float64; got {value.dtype}")
+        raise SpecError(f"{name} is {value.dtype}; give float16, bfloat16, float32 or float64")
     return value
 
 
@@ -103,9 +104,7 @@ def require_like(name: str, value: Tensor, others: str, other: Tensor) -> None:
     require_device(name, value, other.device)
     device = value.device.type
     if value.dtype != other.dtype and (device == "meta" or not torch.is_autocast_enabled(device)):
-        raise SpecError(
-            f"{name} is of the precision of {others}, {other.dtype}; got {value.dtype}; convert one of them"
-        )
+        raise SpecError(f"{name} is {value.dtype}, and {others} {other.dtype}; convert one of them")
 
 
 def check_mask(mask: object, device: torch.device, sizes: tuple[int, int, int, int]) -> None:
@@ -115,9 +114,9 @@ def check_mask(mask: object, device: torch.device, sizes: tuple[int, int, int, i
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise SpecError(f"mask is a boolean tensor, True where a query may look; got {got}")
+        raise SpecError(f"mask is {got}; give a boolean tensor, True where a query may look")
     if mask.dim() not in (2, 4) or not _broadcasts(mask, sizes):
-        raise SpecError(f"mask is {[*sizes[2:]]} or {[*sizes]}, or has 1 for a size; got {[*mask.shape]}")
+        raise SpecError(f"mask has the shape {[*mask.shape]}; give {[*sizes[2:]]} or {[*sizes]}, or 1 for a size")
     require_device("mask", mask, device)
 
 
@@ -125,7 +124,9 @@ def check_bias(bias: object, device: torch.device, sizes: tuple[int, int, int, i
     """Raise SpecError if a bias of the logits is not [T_q, T_k], [H or 1, T_q, T_k] or [B or 1, H or 1, T_q, T_k]."""
     bias = require_tensor("bias", bias)
     if not 2 <= bias.dim() <= 4 or bias.shape[-2:] != sizes[2:] or not _broadcasts(bias, sizes):
-        raise SpecError(f"bias is {[*sizes[1:]]} or {[*sizes]}, perhaps of 1 head or sequence; got {[*bias.shape]}")
+        raise SpecError(
+            f"bias has the shape {[*bias.shape]}; give {[*sizes[1:]]} or {[*sizes]}, perhaps of 1 head or sequence"
+        )
     require_device("bias", bias, device)
 
 

@@ -169,7 +169,7 @@ class HeadAttention(nn.Module):
     def _check_call(self, x: Hidden, mask: object, bias: object, cache: object) -> None:
         """Raise SpecError if a mask, bias or cache does not fit the input x."""
         if cache is not None and not isinstance(cache, Cache):
-            raise SpecError(f"cache is a KeyCache, one for each layer; got {type(cache).__name__}")
+            raise SpecError(f"cache is a {type(cache).__name__}; give a KeyCache, one for each layer")
         batch, new, _ = x.shape
         sizes = (batch, self.heads, new, new if cache is None else cache.count_keys(new))
         if mask is not None:

@@ -28,8 +28,8 @@ def install(model: Model, operator: Operator | Sequence[Operator]) -> Model:
         adapters = import_module("ablate.variants.model.hugging_face_layers").ADAPTERS
     except ImportError as error:
         raise EnvironmentProblem(
-            "install puts operators into models of the package transformers, which is missing; "
-            "pip install 'ablate[transformers]'"
+            "the package transformers is missing, into whose models install puts operators; pip install "
+            "'ablate[transformers]'"
         ) from error
     ours = {**adapters, **{each: each for each in adapters.values()}}
     hosts: dict[str, Any] = {
@@ -39,11 +39,14 @@ def install(model: Model, operator: Operator | Sequence[Operator]) -> Model:
     }
     if not hosts:
         raise SpecError(
-            f"install knows GPT-2, Llama, Qwen2 and GPT-NeoX; {type(model).__name__} has none of their layers"
+            f"{type(model).__name__} has no layers that install knows: of GPT-2, Llama, Qwen2 and GPT-NeoX; give one "
+            "of these"
         )
     operators = [operator] * len(hosts) if isinstance(operator, Operator) else list(operator)
     if len(operators) != len(hosts):
-        raise SpecError(f"one operator per layer: the model has {len(hosts)}, got {len(operators)}")
+        raise SpecError(
+            f"{len(operators)} operators do not fit the {len(hosts)} layers of the model; give one per layer"
+        )
     shared = dict[str, nn.Parameter]()
     ops = [
         _op(host, each, (layer, len(hosts)), shared)
@@ -98,7 +101,9 @@ def _op(host: Any, operator: Operator, depth: tuple[int, int], shared: dict[str,
     if (reason := refuse(operator, rotary=rotary)) is not None:
         raise SpecError(f"{operator.label!r} cannot be installed in {type(host).__name__}: {reason}")
     if abs(host.scaling * head_width**0.5 - 1) > 1e-6:
-        raise SpecError(f"operators scale logits by 1 / sqrt({head_width}); this model scales by {host.scaling:g}")
+        raise SpecError(
+            f"this model scales logits by {host.scaling:g}, and operators by 1 / sqrt({head_width}); use another model"
+        )
     dropout = config.attn_pdrop if hasattr(config, "attn_pdrop") else config.attention_dropout
     op = AttentionOp(
         operator,

@@ -96,8 +96,8 @@ def require_build(cls: type[Choice], abstract: Callable[..., Any], arguments: Se
     if not fits:
         family = abstract.__qualname__.partition(".")[0]
         raise SpecError(
-            f"a {family} has a method build(self, {', '.join(arguments)}), which returns its module; {cls.__name__} "
-            f"has {'none' if build is abstract else 'another'}; add it"
+            f"{cls.__name__} has {'no build' if build is abstract else 'another build'}; write build(self, "
+            f"{', '.join(arguments)}), which returns the module of the {family}"
         )
 
 
@@ -112,5 +112,5 @@ def build_module(spec: Choice, build: Callable[..., nn.Module], **arguments: Any
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise SpecError(f"{where} raises {said}; every trial would fail there; correct it") from error
     if not isinstance(module, nn.Module):
-        raise SpecError(f"{where} returns {type(module).__name__}; it returns a torch.nn.Module; return one")
+        raise SpecError(f"{where} returns {type(module).__name__}; return a torch.nn.Module")
     return module

@@ -97,5 +97,5 @@ FAMILIES: tuple[Family, ...] = tuple(_TINY)
 def tiny(family: Family) -> Backbone:
     """2 layers, 4 heads of 16 channels, in the shape of `family`, for a CPU; SpecError if there is no such family."""
     if family not in _TINY:
-        raise SpecError(f"the families of backbones are {', '.join(_TINY)}; got {family!r}")
+        raise SpecError(f"{family!r} is no family of backbones; there are {', '.join(_TINY)}")
     return _TINY[family]()

@@ -81,7 +81,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if len(operators) != backbone.layers:
-            raise SpecError(f"one operator per layer: the backbone has {backbone.layers}, got {len(operators)}")
+            raise SpecError(f"{len(operators)} operators for {backbone.layers} layers; give one per layer")
         self.backbone, self.inputs = backbone, inputs
         width, shared = backbone.width, dict[str, nn.Parameter]()
         masked = backbone.read_out == "mlm"
@@ -180,8 +180,7 @@ class Transformer(nn.Module):
             return
         if (positions.table, positions.buckets) != (own.table, own.buckets):
             raise SpecError(
-                f"a trained model takes other positions without learned parameters only; got {positions.label!r} for "
-                f"{own.label!r}"
+                f"positions {positions.label!r} and {own.label!r} differ in learned parameters; give others"
             )
         before = self.backbone
         self._place(before.changed(positions=positions))

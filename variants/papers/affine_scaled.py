@@ -62,7 +62,7 @@ def off_by_one(n: float = 1.0, *, name: str = "Off by one") -> Operator:
     Raises SpecError if n is not above 0.
     """
     if not n > 0:
-        raise SpecError(f"what is added to the sum is above 0; got {n}, and for 0 there is softmax()")
+        raise SpecError(f"n={n} is not above 0, as what is added to the sum; for 0 there is softmax()")
     return Operator(name=name, normaliser=Sink(logit=Number(init=math.log(n))))
 
 

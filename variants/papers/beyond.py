@@ -77,7 +77,7 @@ def fox_decay_times(shortest: float = 2.0, longest: float = 128.0, *, name: str 
     """
     for time in (shortest, longest):
         if not time > 0:
-            raise SpecError(f"a decay time is a number of tokens above 0; got {time}; raise it")
+            raise SpecError(f"a decay time of {time} tokens is not above 0; raise it")
     gate = HeadDecay(init=math.exp(-1 / shortest), last=math.exp(-1 / longest))
     return Operator(name=name, forgetting=DecayTimes(gate=gate))
 

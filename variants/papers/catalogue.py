@@ -90,7 +90,7 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), pitfalls: tu
     """
     if paper not in PAPERS:
         hint = "write @named_operator('beyond')" if callable(paper) else f"yours is 'beyond'; got {paper!r}"
-        raise SpecError(f"a named operator says its paper, one of {', '.join(PAPERS)}; {hint}")
+        raise SpecError(f"the operator names none of the papers {', '.join(PAPERS)}; {hint}")
 
     def register(function: F) -> F:
         line = docstring(function).partition("\n")[0]
@@ -106,10 +106,12 @@ def named_operator(paper: Paper, *, limits: tuple[Limit, ...] = (), pitfalls: tu
 def _check(make: Callable[..., Operator], line: str) -> None:
     name, home = make.__name__, make.__module__
     if not line:
-        raise SpecError(f"a named operator says in one line what it is; give {name} of {home} a docstring")
+        raise SpecError(f"{name} of {home} has no docstring; write in one line what the operator is")
     bare = [each.name for each in inspect.signature(make).parameters.values() if each.default is each.empty]
     if bare:
-        raise SpecError(f"all arguments of a named operator have defaults; {name} of {home} gives none to {bare}")
+        raise SpecError(
+            f"{name} of {home} gives no default to {bare}; a named operator has one for each argument, add them"
+        )
     known = _CATALOGUE.get(name)
     if known is not None and known.make.__module__ != home:
         raise SpecError(f"{name!r} is already an operator of {known.make.__module__}; give that of {home} another name")

@@ -64,7 +64,10 @@ class KeyValueBias(Extra):
     @model_validator(mode="after")
     def _one_value_for_all_queries(self) -> Self:
         if "token" in self.learned_value.per:
-            raise ValueError("the value of a learned key is one for all queries: constant, layer or head; got 'token'")
+            raise ValueError(
+                "per='token' does not fit the value of a learned key, which is one for all queries; use constant, "
+                "layer or head"
+            )
         return self
 
     @property

@@ -30,8 +30,7 @@ class GatedForgetting(Forgetting):
         queries, keys = z.shape[-2:]
         if self.gate.predicted and gate.shape[-2] != keys:
             raise SpecError(
-                f"a predicted forget gate has a value at each key; got {gate.shape[-2]} for {keys} keys; pass those of "
-                "earlier tokens, too"
+                f"the forget gate has {gate.shape[-2]} values for {keys} keys; pass those of earlier tokens, too"
             )
         log = gate.clamp(min=torch.finfo(gate.dtype).tiny).log().transpose(-2, -1)  # [..., 1, T]: of the token l
         until = torch.ones(queries, keys, dtype=torch.bool, device=z.device).tril(keys - queries)
@@ -133,7 +132,7 @@ class Selective(Forgetting):
     def lowering(self, z: Map, mask: Mask) -> Float[Tensor, "*#maps queries keys"]:
         queries, keys = z.shape[-2:]
         if queries != keys:
-            raise SpecError(f"selective attention needs as many queries as keys; got {queries} for {keys}")
+            raise SpecError(f"selective attention has {queries} queries for {keys} keys; give as many")
         chosen = z[..., :1, :, :].relu()
         exempt = torch.eye(keys, dtype=torch.bool, device=z.device)
         exempt[:, 0] = True

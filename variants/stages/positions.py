@@ -67,8 +67,8 @@ class Bucketed(Positions):
     def _buckets_have_room(self) -> Self:
         if self.max_distance <= self.count // 2:
             raise ValueError(
-                "max_distance lies beyond the first half of the buckets, which hold one distance each; got "
-                f"{self.max_distance} with count={self.count}, nearest is {self.count // 2 + 1}"
+                f"max_distance={self.max_distance} with count={self.count} lies within the first half of the buckets, "
+                f"which hold one distance each; nearest is {self.count // 2 + 1}"
             )
         return self
 
@@ -328,8 +328,8 @@ class Yarn(Turning):
     def _ramp_rises(self) -> Self:
         if self.beta_slow >= self.beta_fast:
             raise ValueError(
-                f"slow frequencies turn less often than fast ones; got beta_slow={self.beta_slow:g} and "
-                f"beta_fast={self.beta_fast:g}; lower beta_slow"
+                f"beta_slow={self.beta_slow:g} and beta_fast={self.beta_fast:g}: slow frequencies turn less often than "
+                "fast ones; lower beta_slow"
             )
         if self.original <= 2 * math.pi * self.beta_slow:
             raise ValueError(

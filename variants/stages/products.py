@@ -53,7 +53,7 @@ class CosFormer(Product):
         m = self.length or keys
         if keys - 1 > m:
             raise SpecError(
-                f"cosformer with length={m} compares tokens up to {m} apart; got a sequence of {keys}, "
+                f"a sequence of {keys} does not fit cosformer with length={m}, which compares tokens up to {m} apart; "
                 f"raise length to {keys - 1} or more"
             )
         return m

@@ -81,7 +81,7 @@ class HeadGroups(Score):
             self.set_normal_form(parts=self.parts[::repeated])
         if len(self.parts) < 2:
             got = ", ".join(part.label for part in self.parts) or "none"
-            raise ValueError(f"head groups are two or more different scores; got {got}, use one score without groups")
+            raise ValueError(f"head groups of {got} are no two or more different scores; use one score without groups")
         return self
 
     @classmethod

@@ -35,7 +35,7 @@ class Stage(Choice):
             other = RunningMean | Vector | Matrix
             scalars = [each for each, number in self.numbers().items() if not isinstance(number, other)]
             if of not in scalars:
-                raise ValueError(f"{name}.of names a scalar number of its stage, one of {scalars}; got {of!r}")
+                raise ValueError(f"{name}.of={of!r} is no scalar number of its stage; there are {scalars}")
         return self
 
     @classmethod
