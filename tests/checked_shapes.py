@@ -32,7 +32,7 @@ def operators() -> None:
     from ablate.variants.attend import Heads
     from ablate.variants.laws.examples import every_choice, named_operators
     from ablate.variants.laws.inputs import random_inputs
-    from ablate.variants.laws.symmetry import run_path
+    from ablate.variants.laws.paths import run_path
     from ablate.variants.paths.case import Case
     from ablate.variants.paths.choose import PATHS
 

@@ -19,7 +19,7 @@ from ablate.papers.figures.paper_tables import read_beside
 from ablate.papers.paper_grids import load_paper, paper_names
 from ablate.papers.results.grid_results import GridResult, open_result, read
 from ablate.store.analysis.judge import judge
-from ablate.store.analysis.verdicts import judge_runs, measure_of, verdicts
+from ablate.store.analysis.verdicts import compare_runs, measure_of, verdicts
 from ablate.store.store import Store
 from ablate.training.optimisers import Training, recipes
 from ablate.variants.model import named_backbones
@@ -57,7 +57,7 @@ def test_verdicts_of_result_files_are_those_of_the_campaign(tmp_path: Path, file
     with Store.open(root) as store:
         assert rules == measure_of(store, "quickstart", None)
         expected = verdicts(store, "quickstart")
-        found = judge_runs(result.compared_runs(rules), rules)
+        found = compare_runs(result.compared_runs(rules), rules)
         assert_frame_equal(found, expected.select(found.columns), check_row_order=False)
     assert result.cost["trials"] == (result.rows.unique("trial")["state"] == "done").sum() > 0
 

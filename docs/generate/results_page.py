@@ -36,7 +36,7 @@ from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks
 from ablate.store.analysis.judge import add_checks
-from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, judge_runs
+from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compare_runs
 from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import seed_contrasts
 from ablate.store.statistics.verdict import CLAIMS
@@ -141,7 +141,7 @@ def _measure(result: GridResult, words: Sequence[str]) -> GridMeasure:
 
 
 def _verdicts(result: GridResult, measure: GridMeasure) -> pl.DataFrame:
-    found = judge_runs(result.compared_runs(measure), measure)
+    found = compare_runs(result.compared_runs(measure), measure)
     if _is_checked(result, measure):
         found = add_checks(found, result.checks)
     return found.sort("difference", descending=measure.better == "higher", nulls_last=True, maintain_order=True)

@@ -13,7 +13,7 @@ import polars as pl
 
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
-from ablate.store.analysis.verdicts import GridMeasure, every_run, judge_runs, measure_of, verdicts
+from ablate.store.analysis.verdicts import GridMeasure, compare_runs, every_run, measure_of, verdicts
 from ablate.store.database import queries
 from ablate.store.state import ENDED
 from ablate.store.statistics.check import Check
@@ -51,7 +51,7 @@ def _judge(every: pl.DataFrame, by: GridMeasure, cell: str, base: str) -> dict[s
     values = every.filter(pl.col("cell").is_in([cell, base]))
     if values["cell"].n_unique() < 2 or not values["state"].is_in(ENDED).all():
         return None
-    row = judge_runs(ComparedRuns(values, base), by).row(0, named=True)
+    row = compare_runs(ComparedRuns(values, base), by).row(0, named=True)
     return None if row["verdict"] == "no verdict" else row
 
 

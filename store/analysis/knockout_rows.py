@@ -50,21 +50,26 @@ def read_changes(store: Store, grid: str, by: GridMeasure) -> dict[str, Rows]:
 
 
 class Operators(NamedTuple):
-    """The operators of a cell as JSON, the layers that have the first, and the rest of its spec.
+    """The operator of a cell as JSON, that of its other layers, which layers have which, and the rest of its spec.
 
-    Another experiment has its fields as `operator` and `others`, and an empty `rest`.
+    Another experiment has its fields as `operator` and `others`, and nothing `elsewhere`.
     """
 
     operator: dict[str, Any]
-    rest: dict[str, Any]
+    elsewhere: dict[str, Any]
     layers: dict[str, Any]
     others: Mapping[str, Any] = {}
     """Fields that a comparison keeps, without those over which cells are tuned."""
 
     @property
+    def has_stages(self) -> bool:
+        """True for a `Trial`, false for another experiment."""
+        return bool(self.elsewhere)
+
+    @property
     def foreign(self) -> bool:
         """True if a layer has a mixer, or the backbone is foreign: only these have a kind."""
-        return any("kind" in each for each in (self.operator, self.rest, self.others.get("model") or {}))
+        return any("kind" in each for each in (self.operator, self.elsewhere, self.others.get("model") or {}))
 
 
 def read_operators(store: Store, grid: str) -> dict[str, Operators]:
@@ -104,11 +109,11 @@ def differing(ours: Operators, theirs: Operators) -> set[str]:
 
     Without operators, the paths of fields, such as "lr" and "model.gate".
     """
-    if not ours.rest:
+    if not ours.has_stages:
         return {*_differing_paths(ours.operator, theirs.operator)}
-    pairs = [(ours.operator, theirs.operator), (ours.rest, theirs.rest)]
+    pairs = [(ours.operator, theirs.operator), (ours.elsewhere, theirs.elsewhere)]
     if ours.layers != theirs.layers:
-        pairs += [(ours.operator, ours.rest), (theirs.operator, theirs.rest)]
+        pairs += [(ours.operator, ours.elsewhere), (theirs.operator, theirs.elsewhere)]
     return {stage for one, other in pairs for stage in one if stage != "name" and one[stage] != other.get(stage)}
 
 
@@ -134,7 +139,7 @@ def is_finer(ours: Operators, theirs: Operators, stages: Collection[str]) -> boo
     """Return True if the stages differ in where their numbers are shared and in nothing else."""
     return ours.layers == theirs.layers and all(
         _differ_in_sharing(one[stage], other[stage])
-        for one, other in ((ours.operator, theirs.operator), (ours.rest, theirs.rest))
+        for one, other in ((ours.operator, theirs.operator), (ours.elsewhere, theirs.elsewhere))
         for stage in stages
         if one.get(stage) != other.get(stage)
     )
@@ -153,7 +158,7 @@ _LEVELS: Final[Mapping[tuple[str, ...], str]] = {
 def name_levels(operators: Operators, stage: str) -> set[str]:
     """Name the granularity of a stage's numbers as rows of `mean-<stage>-<level>` do, in every order of its fields."""
     names = set()
-    for choice in (operators.operator.get(stage), operators.rest.get(stage)):
+    for choice in (operators.operator.get(stage), operators.elsewhere.get(stage)):
         numbers = [each for each in (choice or {}).values() if isinstance(each, dict) and "per" in each]
         axes = [tuple(each["per"]) for each in numbers]
         known = [_LEVELS.get(each, "+".join(each)) for each in axes]

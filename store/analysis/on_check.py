@@ -84,14 +84,14 @@ class KnockedOut(NamedTuple):
     def compare(self, cell: str, base: str) -> Check:
         """Judge the stages in which a cell differs from its baseline."""
         ours, theirs = self.operators.get(cell), self.operators.get(base)
-        if ours is None or theirs is None or bool(ours.rest) != bool(theirs.rest):
+        if ours is None or theirs is None or ours.has_stages != theirs.has_stages:
             return Check("on", "unknown", "not measured: these runs have nothing in common that can be left out")
         stages = differing(ours, theirs)
         if not stages:
             return Check("on", "-", "both have the same operator")
         if not self.band:
             return Check("on", "unknown", "the measure has no band (rope=0), so no change of it is small")
-        if not ours.rest:
+        if not ours.has_stages:
             return self._compare_fields(cell, base, stages)
         if ours.foreign or theirs.foreign:
             return Check("on", "unknown", _FOREIGN)
@@ -119,7 +119,7 @@ class KnockedOut(NamedTuple):
         """The smallest sets that were left out of an arm and touch `stages`; of fields, those among them."""
         sets = _by_stages(self.rows.get(arm, {}))
         smallest = [part for part in sets if not any(other < part for other in sets)]
-        if self.operators[arm].rest:
+        if self.operators[arm].has_stages:
             return [part for part in smallest if not part.isdisjoint(stages)]
         return [part for part in smallest if part <= stages]
 
@@ -192,7 +192,7 @@ class KnockedOut(NamedTuple):
                 if touched in refitted:
                     refits.append(self._left_by_refit(arm, refitted[touched]))
         if not results or _UNKNOWN in results:
-            how = _HOW if self.operators[cell].rest else _HOW_OWN
+            how = _HOW if self.operators[cell].has_stages else _HOW_OWN
             return Check("on", "unknown", f"not measured without the {_list(stages)}; {how}")
         if any(math.isnan(each.low) for each in results):
             return Check("on", "unknown", f"a value is not on the {self.by.scale} scale, so its change is unknown")
@@ -214,7 +214,7 @@ class KnockedOut(NamedTuple):
     def _find_others(self, cell: str, base: str, left: Set[str]) -> list[str]:
         """Name the fields in which two cells differ, apart from those that were left out."""
         ours, theirs = self.operators[cell], self.operators[base]
-        if not ours.rest:
+        if not ours.has_stages:
             return sorted(left)
         names = sorted({*ours.others, *theirs.others})
         return [name for name in names if ours.others.get(name) != theirs.others.get(name)]

@@ -59,7 +59,7 @@ def _judge_grid(
     store: Store, grid: str, measure: GridMeasure, baseline: str | None, over: tuple[str, ...]
 ) -> pl.DataFrame:
     compared = compared_runs(store, grid, measure, baseline=baseline, over=over)
-    judged = judge_runs(compared, measure)
+    judged = compare_runs(compared, measure)
     counts = [(compared.values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
     progress = compared.values.select("cell", *counts).group_by("cell").sum()
     judged = judged.join(progress, on="cell", how="left", maintain_order="left")
@@ -93,7 +93,7 @@ def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str
     return rows
 
 
-def judge_runs(compared: ComparedRuns, by: GridMeasure) -> pl.DataFrame:
+def compare_runs(compared: ComparedRuns, by: GridMeasure) -> pl.DataFrame:
     """Compare by a grid's measure; with the columns of `add_choices` if levels were chosen."""
     rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha", "variance")}
     judged = compare(compared.values, baseline=compared.baseline, **rule)

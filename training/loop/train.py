@@ -47,7 +47,7 @@ from ablate.variants.model.running_means import BatchShare, RunningMeans
 from ablate.variants.model.seeding import generator
 
 
-def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
+def train(trial: Trial, context: TrainingContext) -> TrainingResult:
     """Train `trial` from its newest checkpoint, or from the start.
 
     Metrics of a step are `loss`, `grad_norm` (before clipping), `learning_rate` and those that `Data.logged` names.
@@ -57,7 +57,7 @@ def train(trial: Trial, surroundings: TrainingContext) -> TrainingResult:
     finite. EnvironmentProblem if the device is not available.
     """
     with ranks(trial, "ablate.training.loop.train:train_rank") as world:
-        return train_as(world, trial, surroundings)
+        return train_as(world, trial, context)
 
 
 def train_rank(trial: Trial, world: World, _more: Mapping[str, str]) -> None:
@@ -66,10 +66,10 @@ def train_rank(trial: Trial, world: World, _more: Mapping[str, str]) -> None:
         train_as(world, trial, NullContext())
 
 
-def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> TrainingResult:
+def train_as(world: World, trial: Trial, context: TrainingContext) -> TrainingResult:
     """Train `trial` as one rank of `world`; others than 0 only ask to stop. PeerLost if another rank is gone."""
     if world.place.rank:
-        surroundings = NullContext(surroundings.stop_requested)
+        context = NullContext(context.stop_requested)
     execution = trial.execution
     require_precision(world.device, trial.training.precision)
     fix_workspace(world.device, wanted=execution.deterministic)
@@ -77,13 +77,13 @@ def train_as(world: World, trial: Trial, surroundings: TrainingContext) -> Train
     cuda = [torch.cuda.current_device()] if world.device.type == "cuda" else []
     apart = nullcontext() if world.place.rank else contain(trial.seed, world.device.type)  # ranks end with the trial
     with apart, torch.random.fork_rng(devices=cuda), use_threads(execution.threads), exactly:
-        return _TrainingRun(trial, surroundings, world).result()
+        return _TrainingRun(trial, context, world).result()
 
 
 @final
 class _TrainingRun:
-    def __init__(self, trial: Trial, surroundings: TrainingContext, world: World) -> None:
-        self._trial, self._surroundings, self._world, self._device = trial, surroundings, world, world.device
+    def __init__(self, trial: Trial, context: TrainingContext, world: World) -> None:
+        self._trial, self._context, self._world, self._device = trial, context, world, world.device
         self._training = trial.training
         self._data, self._drawn_on = trial.task.open(), trial.task.drawn_on(self._device)
         require_long_enough(self._data, trial.probing, trial.model)
@@ -95,7 +95,7 @@ class _TrainingRun:
         first = world.place.rank * trial.accumulate
         self._mine = range(first, first + trial.accumulate)
         self._optimiser = self._training.optimiser.build(self._flat.weights)
-        self._forward = Forward(trial, self._device, self._losses, self._begin, surroundings.compiles)
+        self._forward = Forward(trial, self._device, self._losses, self._begin, context.compiles)
         self._cost = Cost(trial, world)
         self._behind = STEPS_BEHIND[self._device.type] if world.place.size == 1 else 0  # ranks report a step together
         self._unread: list[StepValues] = []
@@ -110,7 +110,7 @@ class _TrainingRun:
             return self._train()
         except BaseException:
             with suppress(Exception):  # the device may be what failed
-                self._surroundings.took(self._spent_cost(measure=False))
+                self._context.took(self._spent_cost(measure=False))
             raise
 
     def _train(self) -> TrainingResult:
@@ -129,8 +129,8 @@ class _TrainingRun:
                 break
             step += 1
             self._step(step)
-            stopped = self._world.any(self._surroundings.stop_requested())
-            if stopped or self._surroundings.checkpoint_due():
+            stopped = self._world.any(self._context.stop_requested())
+            if stopped or self._context.checkpoint_due():
                 self._save(step)
         return self._finish(step, stopped=stopped)
 
@@ -139,7 +139,7 @@ class _TrainingRun:
         length = self._trial.task.length + self._trial.model.sink_tokens
         dtype = torch.bfloat16 if self._training.precision == "bfloat16" else None
         paths = self._model.paths(length, dtype, compiled=self._forward.compiled)
-        self._surroundings.begins(self._device.type, "+".join(dict.fromkeys(paths)), self._record())
+        self._context.begins(self._device.type, "+".join(dict.fromkeys(paths)), self._record())
 
     def _record(self) -> Mapping[str, Any] | None:
         judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
@@ -227,8 +227,8 @@ class _TrainingRun:
             loss, last = values["loss"], step == self._training.steps
             diverged = not loss <= self._bound or (last and not self._flat.finite())
             if diverged or last or step % self._trial.execution.log_every == 0:
-                self._surroundings.metrics(step, values)
-            self._surroundings.progress(step, self._training.steps, loss)
+                self._context.metrics(step, values)
+            self._context.progress(step, self._training.steps, loss)
             if diverged:
                 self._probe_divergence(newest)
                 raise Diverged(step, loss if not loss <= self._bound else math.nan)
@@ -237,7 +237,7 @@ class _TrainingRun:
         """Save the state of `step`, unless a checkpoint holds all of it."""
         self._catch_up(step)
         if self._saved != (step, len(self._answers)):
-            self._surroundings.save(step, self._state())
+            self._context.save(step, self._state())
             self._saved = step, len(self._answers)
 
     def _evaluate(self, step: int) -> bool:
@@ -256,10 +256,10 @@ class _TrainingRun:
             for row in measured:
                 if isinstance(row, Items):
                     name, point, items, values = row
-                    self._surroundings.items(step, name, point=point, items=items, values=values)
+                    self._context.items(step, name, point=point, items=items, values=values)
                 else:
                     name, value, point, count, se = row
-                    self._surroundings.evaluation(step, name, value, point=point, items=count, se_items=se)
+                    self._context.evaluation(step, name, value, point=point, items=count, se_items=se)
             evaluated = time.perf_counter()
             self._probe(step)
         self._model.train()
@@ -271,11 +271,11 @@ class _TrainingRun:
 
     def _measure(self, step: int) -> Iterator[Measurements | Items]:
         def keep() -> None:
-            if self._surroundings.checkpoint_due():
+            if self._context.checkpoint_due():
                 self._save(step)
 
         outputs = ModelPredict(self._model, self._device, self._training.precision)
-        predict = InterruptiblePredict(outputs, self._answers, self._surroundings.stop_requested, keep)
+        predict = InterruptiblePredict(outputs, self._answers, self._context.stop_requested, keep)
         yield from self._data.evaluate(predict)
         for evaluation, judge in self._judges:
             if step == self._training.steps or not evaluation.at_end:
@@ -296,10 +296,10 @@ class _TrainingRun:
         with self._mixed_precision():
             for record in run_probes(probing, seen, diverged=diverged):
                 if isinstance(record, ProbeArray):
-                    self._surroundings.artefact(step, record.name, record.arrays)
+                    self._context.artefact(step, record.name, record.arrays)
                 else:
                     name, value, layer, head, point = record
-                    self._surroundings.probe(step, name, value, layer=layer, head=head, point=point)
+                    self._context.probe(step, name, value, layer=layer, head=head, point=point)
 
     def _probe_divergence(self, step: int) -> None:
         if self._world.place.rank:
@@ -334,7 +334,7 @@ class _TrainingRun:
         }
 
     def _restore(self) -> int:
-        restored = self._world.share_restored(self._surroundings.restore())
+        restored = self._world.share_restored(self._context.restore())
         if restored is None:
             return 0
         step, state = restored
@@ -354,7 +354,7 @@ class _TrainingRun:
         if not stopped and not self._world.place.rank and self._trial.execution.keep_weights:
             read = None if self._data.record is None else dict(self._data.record)
             kept = {"model": _copy_to_cpu(self._model.state_dict()), "spec": self._trial.data(), "data": read}
-            self._surroundings.keep(step, kept)
+            self._context.keep(step, kept)
         return TrainingResult(
             step=step,
             stopped=stopped,

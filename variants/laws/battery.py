@@ -12,6 +12,7 @@ from ablate.variants.laws import (
     layers,
     limits,
     models,
+    paths,
     precision,
     scores,
     starts,
@@ -31,7 +32,7 @@ LAWS: tuple[Law, ...] = (
     visibility.LARGE,
     *(
         law
-        for file in (values, limits, gradients, symmetry, layers, decoding, starts, models, precision)
+        for file in (values, limits, gradients, symmetry, paths, layers, decoding, starts, models, precision)
         for law in file.LAWS
     ),
 )

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from ablate.variants.laws.inputs import Inputs, random_inputs
 from ablate.variants.laws.law import Law, NothingStated, near, require
-from ablate.variants.laws.symmetry import run_path
+from ablate.variants.laws.paths import run_path
 from ablate.variants.operator import Operator
 from ablate.variants.paths.case import Case
 from ablate.variants.paths.choose import PATHS
