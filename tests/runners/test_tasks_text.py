@@ -268,7 +268,7 @@ def test_text_for_validation_is_whole_and_not_trained_on(tmp_path: Path, kind: t
     assert (list(record["files"]), list(record["validation_files"])) == (["train.jsonl"], ["held.jsonl"])
     (tmp_path / "none.txt").write_text("\n")
     for fields, words in (
-        ({"validation": train}, "train.jsonl of .* is also in .*train.jsonl; give another file"),
+        ({"validation": train}, "train.jsonl of .* is also in .*train.jsonl, .*; give another file"),
         ({"source": str(tmp_path), "validation": held}, "held.jsonl of .* is also in"),
         ({"validation": str(tmp_path / "gone.txt")}, "there is no text .*gone.txt"),
         ({"validation": str(tmp_path / "none.txt")}, "the validation part of .*none.txt has"),
@@ -293,8 +293,8 @@ def test_documents_are_in_the_column_that_is_named(tmp_path: Path, dataset: Path
         assert documents_of(held) == sorted([*DOCUMENTS, PROSE])
     assert MaskedText(source=str(tmp_path / "a.jsonl"), column="body").corpus() == task.corpus()
     for name, words in (
-        ("a.jsonl", "in a field `title`; .*a.jsonl, line 1 has .*; set column"),
-        ("a.parquet", "in a column `title` of strings; .*a.parquet has id, text, body; set column"),
+        ("a.jsonl", "a.jsonl, line 1 has .*, .* in a field `title`; set column"),
+        ("a.parquet", "a.parquet has id, text, body, .* in a column `title` of strings; set column"),
         ("a.txt", "column names a field of .jsonl and .parquet files; got 'title' for .*a.txt; leave it out"),
     ):
         with pytest.raises(ValidationError, match=words):
@@ -310,7 +310,7 @@ def test_documents_are_in_the_column_that_is_named(tmp_path: Path, dataset: Path
         ({"split": "nope"}, "cannot be read: .*nope"),
         ({"config": "nope"}, "cannot be read: .*nope"),
         ({"name": "/nowhere/dataset"}, "there is no folder /nowhere/dataset; give the name of a dataset, or a folder"),
-        ({"column": "id"}, "hub.column 'id' holds texts; dataset .*, row 1 has 0"),
+        ({"column": "id"}, "dataset .*, row 1 has 0, and hub.column 'id' holds texts"),
     ],
 )
 def test_a_wrong_dataset_is_refused(dataset: Path, cache: Path, fields: dict[str, str], said: str) -> None:

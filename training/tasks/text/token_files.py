@@ -86,7 +86,7 @@ def _map(path: Path, dtype: str) -> np.memmap:
         )
     size, width = path.stat().st_size, np.dtype(dtype).itemsize
     if not size or size % width:
-        raise SpecError(f"{path} has {size} bytes, and an id of {dtype} {width}; write it again, or set dtype")
+        raise SpecError(f"{path} has {size} bytes, and an id of {dtype} has {width}; write it again, or set dtype")
     return np.memmap(path, np.dtype(dtype), mode="c")
 
 
