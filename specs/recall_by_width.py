@@ -2,8 +2,10 @@
 
 Zoology (Arora et al. 2023, figure 2) reports that attention solves multi-query associative recall at every width, and
 that linear attention needs more width for more pairs. Here models of width 16, 32 and 64 are trained on 8 pairs in 64
-tokens and tested on 4, 8 and 16. The definition is the released one. Symbols are few and training is short: two layers
-of one head, 2,000 steps, two rates. A run solves it with 90 % of the answers.
+tokens and tested on 4 and 8. The definition is the released one. Symbols are few and training is short: two layers
+of one head with a feedforward of 128 at every width, 2,000 steps, three rates. There are 16 keys, so widths 32 and 64
+have room for each. A run solves it with 90 % of the answers. The published order appears if linear ELU is behind
+softmax by more than the band at width 16 and not at 64. If softmax does not solve width 16, the control has failed.
 
 A pilot of softmax and linear ELU at width 64, seed 900, chose sizes and rates. With 64 symbols or more, no model had
 answered half of 8 pairs when it was stopped, after 500 to 3,000 steps. The five seeds here chose nothing; with fewer,
@@ -47,7 +49,7 @@ grid = Grid(
             pairs=8,
             blanks=True,
             evaluation=AskedLengths(lengths=(64,), sequences=256),
-            evaluated_pairs=(4, 8, 16),
+            evaluated_pairs=(4, 8),
         ),
         model=llama2(layers=2, heads=1, width=64, feedforward_width=128),
         operator=softmax(),
@@ -57,7 +59,7 @@ grid = Grid(
     axes=[
         over("operator", list(operators.values()), labels=list(operators)),
         over("model.width", [16, 32, 64]),
-        over("training.optimiser.lr", [1e-3, 2e-3], name="rate", tune=True),
+        over("training.optimiser.lr", [1e-3, 2e-3, 4e-3], name="rate", tune=True),
     ],
     seeds=range(800, 805),
     baseline={"operator": "softmax"},

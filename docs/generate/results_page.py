@@ -186,12 +186,31 @@ def _write_checks(result: GridResult, measure: GridMeasure) -> str:
 
 
 def _write_controls(result: GridResult, measure: GridMeasure) -> str:
-    """Write the mean over seeds of controls and of cells that are trained longer."""
+    """Write the mean over seeds of controls and of longer training, and how many learned if the grid says when."""
     values = result.every_run(measure).drop_nulls("value")
     means = values.group_by("cell", maintain_order=True).agg(pl.col("label").first(), pl.len(), pl.col("value").mean())
     added = means.filter(pl.col("cell").is_in([*added_cells(result.header)]))
-    rows = [(label, role_of(result.header, cell), str(n), _number(mean)) for cell, label, n, mean in added.rows()]
-    return f"{_say_measure(result, measure)}\n\n{table(('cell', 'it is a', 'runs', 'mean'), rows)}"
+    learned = _count_learned(result)
+    rows = [
+        (label, role_of(result.header, cell), str(n), *([learned[cell]] if learned else []), _number(mean))
+        for cell, label, n, mean in added.rows()
+    ]
+    heads = ("cell", "it is a", "runs", *(["learned the task"] if learned else []), "mean")
+    return f"{_say_measure(result, measure)}\n\n{table(heads, rows)}"
+
+
+def _count_learned(result: GridResult) -> dict[str, str]:
+    """Return by cell how many runs reached the criterion of the grid; empty without one."""
+    if (criterion := result.header.get("learned")) is None:
+        return {}
+    values = result.every_run(GridMeasure(criterion["name"], criterion["point"])).drop_nulls("value")
+    reached = (
+        pl.col("value") >= criterion["limit"]
+        if criterion["better"] == "higher"
+        else pl.col("value") <= criterion["limit"]
+    )
+    counts = values.group_by("cell").agg(reached.sum().cast(pl.String))
+    return dict(counts.rows())
 
 
 def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
