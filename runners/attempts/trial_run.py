@@ -1,4 +1,7 @@
-"""The run of an experiment by a worker: records values, keeps its state, and ends where it must."""
+"""The run of an experiment by a worker: records values, keeps its state, and ends where it must.
+
+A `Trial` only hands it over: its loop, `training/loop/train.py`, records by the `Attempt` itself.
+"""
 
 import json
 import os

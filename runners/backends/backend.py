@@ -1,7 +1,9 @@
 """A backend runs the workers of submissions, such as SLURM. Commands and monitoring know this protocol alone.
 
 Backends are found by the entry points `ablate.backends`, each a class that is called without arguments. Its process
-on a node runs `Local(n).run(job, rows, overseer)` of `ablate.runners.execution` over the manifest, as SLURM's does.
+on a node runs `Local(n).run(job, rows, overseer)` of `ablate.runners.execution` over the manifest, as
+`slurm/worker/supervisor.py` does. The command line gives it workers, `oom`, dry runs and waiting. It reads other
+options from the files of the request, as `cluster_of` does.
 """
 
 from collections.abc import Callable, Mapping, Sequence

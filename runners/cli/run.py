@@ -1,4 +1,10 @@
-"""The command `run`."""
+"""The command `run`: it finds and loads the spec, then trains here or queues on another backend.
+
+    run > locate_spec (`named_grids.py`), load_grids (`resolve.py`) > run_here > run_campaign, whose module
+    `ablate.runners.execution.run` has the rest of the way; with another --on: run_on_backend > Backend.submit
+
+The request is the same for all.
+"""
 
 import dataclasses
 import sys

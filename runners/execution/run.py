@@ -1,7 +1,10 @@
 """Run of a campaign on this machine: trains missing trials once and ingests results meanwhile.
 
-run_campaign > PreparedRun.publish > Machine.run > WorkerPool > worker_loop.work > Worker.run: a claim, an Attempt
-> train_experiment > Experiment.train > rows of the Attempt to a ShardBuffer; meanwhile BackgroundIngest > ingest
+    run_campaign > PreparedRun.publish > Machine.run > WorkerPool > worker_loop.work > Worker.run: a claim, an Attempt
+    > train_experiment > Experiment.train > rows of the Attempt to a ShardBuffer > Attempt.finish; meanwhile
+    BackgroundIngest > ingest (RecordIngest, ShardIngest) > publish, and `views.sql` says which rows count
+
+On SLURM, whoever reads ingests (`Store.open`).
 """
 
 import signal

@@ -1,6 +1,7 @@
 """The trials of some grids, each once, with its state in a campaign; `Worklist.wants` decides which must run.
 
-A worker asks again before it begins one (`ablate.runners.attempts.claims.find_taken`).
+A worker asks again before it begins one (`ablate.runners.attempts.claims.find_taken`), a task on SLURM before it takes
+a row (`row_state.py`, `_is_done`).
 """
 
 from collections import Counter, deque

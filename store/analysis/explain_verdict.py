@@ -1,4 +1,7 @@
-"""Why a cell of a grid has its verdict: everything that the verdict rests on, with both error bars."""
+"""Why a cell of a grid has its verdict: everything that the verdict rests on, with both error bars.
+
+The sentence of the verdict itself is `reason` of `ablate.store.statistics.verdict`.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,9 +1,10 @@
 """Was what a cell changes of its baseline on: the check of a verdict that knock-outs answer.
 
-Either arm may have stages that the other has not, and both may have them with other numbers. The stages are on if they
-are in one arm, and off if they are in neither.
+Each arm is measured without the stages in which the two differ. They are on if that matters in one arm, and off if it
+matters in neither.
 
-Knock-outs are planned in `training/evaluations/knockout_plan.py`, measured in `training/loop/knockout.py`, read in
+The stages that go together are in `variants/model/knockout.py`. Knock-outs are planned in
+`training/evaluations/knockout.py` and `knockout_plan.py`, measured in `training/loop/knockout.py`, read in
 `knockout_rows.py` and put into words in `store/statistics/knockout_words.py`; `judge.py` calls this check.
 """
 

@@ -166,4 +166,5 @@ def _verdict(parts: Parts, at: int, unfair: str | None, of: Learners, both: Pair
         return "no verdict", "nothing learned"
     few = f"pairs in which both learned: {both.shared}, and a value needs {MIN_PAIRS}"
     untested = few if both.shared < MIN_PAIRS else both.problem
-    return parts.verdict(at), "; ".join(filter(None, [*parts.claims(at), untested]))
+    reasons = "; ".join(filter(None, [*parts.claims(at), untested]))
+    return parts.verdict(at), reasons or "neither part shows a difference"

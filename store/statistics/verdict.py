@@ -1,6 +1,7 @@
 """Verdicts of a whole family of comparisons, from their p values (`judge`), and one sentence for each (`reason`).
 
-`ablate.store.analysis.judge` adds the checks, by which a verdict may become *off*.
+`compare.py` calls both, and `ablate.store.analysis.judge` adds the checks, by which a verdict may become *off*. The
+table of runs that learn or do not has words of its own (`two_part.py`).
 
 Each comparison has three questions: is the difference *not zero*, *beyond the ROPE*, *within the ROPE*? Each question
 is one family with Holm's step-down adjustment over all comparisons, so the chance of any false yes to it is at most

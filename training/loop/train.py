@@ -3,6 +3,9 @@
 Data, evaluation sample, initial weights and random numbers follow from the seed and the step. So the state of a run is
 its step, parameters and optimiser state. On the CPU, a resumed run equals an uninterrupted one bit for bit, with the
 same number of threads, micro-batches and ranks.
+
+Values go to its `TrainingContext`, in a worker an `Attempt`, which writes shards. The whole way to SQL is in
+`ablate.runners.execution.run`.
 """
 
 import math

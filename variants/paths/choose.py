@@ -1,7 +1,7 @@
 """Choice of the execution path of an operator: the fastest that can compute a call, or the path given by name.
 
-The law that all paths agree with the definition is in `ablate.variants.laws.paths`; Triton, which needs a GPU, is
-compared by `tests/variants/test_triton_path.py` and `benchmarks/exactness.py`.
+The law that all paths agree with the definition is in `ablate.variants.laws.paths`; Triton is
+compared by `tests/variants/test_triton_path.py` through its interpreter, and on a GPU by `benchmarks/exactness.py`.
 """
 
 from collections.abc import Callable
