@@ -240,7 +240,8 @@ def _identity(cls: type[Spec]) -> tuple[tuple[str, str, tuple[object, ...]], ...
     names = sorted(name for name in field_names(cls) if not is_outside_key(cls, name))
     fields = cls.model_fields
     without = {name: any(isinstance(mark, Added) for mark in fields[name].metadata) for name in names}
-    return tuple((name, f"{canonical_json(name)}:", (fields[name].default,) * without[name]) for name in names)
+    defaults = {name: (fields[name].get_default(call_default_factory=True),) for name in names if without[name]}
+    return tuple((name, f"{canonical_json(name)}:", defaults.get(name, ())) for name in names)
 
 
 def _canonical(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from standin import (
     PRINCIPLED,
     SSA,
@@ -25,6 +25,7 @@ from standin import (
 )
 
 from ablate.grid import FROZEN, FrozenDict, Label, OutsideKey, Spec, SpecError, canonical_json, cell_key, content_key
+from ablate.grid.spec import Added
 from ablate.grid.suggestions import suggest_name
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
@@ -97,6 +98,19 @@ def test_labels_and_what_is_outside_the_key_do_not_change_it() -> None:
     assert named.key == Point().key
     assert named != Point()
     assert {named, Point(name="best", workers=8)} == {named}
+
+
+def test_an_added_field_changes_a_key_unless_it_has_its_default() -> None:
+    class Before(Spec):
+        x: float = 1.0
+
+    class After(Before):
+        shift: Annotated[float, Added()] = 0.5
+        made: Annotated[tuple[int, ...], Added()] = Field(default_factory=lambda: (1, 2))
+
+    assert After().key == After(shift=0.5, made=(1, 2)).key == Before().key
+    keys = {Before().key, After(shift=0.0).key, After(made=()).key, After(shift=0.0, made=()).key}
+    assert len(keys) == 4
 
 
 def test_a_spec_cannot_be_changed_in_place() -> None:
