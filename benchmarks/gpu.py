@@ -7,7 +7,7 @@ with a process per core; FlexAttention is compiled where it is measured. Then ea
 exactness of all operators at the end. A part is a process with a share of the time; rows that it has measured when its
 time ends are kept. A part without a row has failed, and its older file stays. `--parts attention` leaves out parts that
 do not begin with "attention". It needs CUDA and the packages torch, triton, numpy, pydantic, pyarrow, entmax,
-lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
+jaxtyping, lazy-loader and nvidia-ml-py; neither a store nor a dashboard.
 """
 
 import argparse

@@ -66,7 +66,7 @@ class RunRecorder(ABC):
         if twice := sorted((values or {}).keys() & named.keys()):
             raise SpecError(f"log got {twice[0]!r} in the mapping and by keyword; give a metric once")
         if at is None and not (values or named):
-            raise SpecError("log got no metric; give them by name, such as loss=0.5")
+            raise SpecError("log got no metric of the step; give them by name, such as loss=0.5")
         self._log(self._step_at_work() if at is None else at, {**(values or {}), **named})
 
     def evaluate(

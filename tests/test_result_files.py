@@ -177,7 +177,7 @@ def test_an_unknown_grid_and_another_version_are_refused(tmp_path: Path) -> None
     (tmp_path / "old.json").write_text(json.dumps({"schema": 0}))
     with pytest.raises(NotFoundError, match=r"no result of a grid 'new'; it has \['old'\]"):
         read(tmp_path, "new")
-    with pytest.raises(StoreError, match=r"reads result files of version 1; .*old.json has version 0: collect"):
+    with pytest.raises(StoreError, match=r"old.json has version 0, .*reads result files of version 1; collect"):
         read(tmp_path, "old")
 
 

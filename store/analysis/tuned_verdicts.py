@@ -58,13 +58,13 @@ def tune(
         if not over:
             return ComparedRuns(values, baseline)
         raise SpecError(
-            f"{', '.join(over)} leave nothing to choose: each setting of the other axes is one cell, as where axes are "
-            f"zipped; name the zipped axes too, of {names}"
+            f"over {', '.join(over)} there is nothing to choose: each setting of the other axes is one cell, as where "
+            f"axes are zipped; name the zipped axes too, of {names}"
         )
     chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
     if over and len(chosen.choices) < 2:
         raise SpecError(
-            f"{', '.join(over)} leave one cell, of the axes {names}, and nothing to compare; choose over fewer axes"
+            f"over {', '.join(over)} one cell is left, of the axes {names}; choose over fewer axes to compare"
         )
     return _represent(chosen, settings, baseline)
 

@@ -110,7 +110,7 @@ def test_without_a_value_to_choose_by_there_is_no_verdict(tmp_path: Path, operat
 
 @pytest.mark.parametrize(
     ("axis", "told"),
-    [("operator", "over operator leaves one cell"), ("rate", "over rate has nothing to choose")],
+    [("operator", "over operator one cell is left"), ("rate", "over rate there is nothing to choose")],
 )
 def test_a_selection_that_leaves_one_cell_or_has_no_choice_is_refused(tmp_path: Path, axis: str, told: str) -> None:
     """An axis that is zipped with another one gives no choice."""
