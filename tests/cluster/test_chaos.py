@@ -77,7 +77,7 @@ def submit(place: Path) -> list[int]:
         gpus=0, cpus=2, per_gpu=SLOTS, time="30m", signal_s=60, heartbeat_s=HEARTBEAT_S, workers=5, mem="3500M",
         partition="preempt", setup=setup(place),
     )  # fmt: skip
-    for made, request in {"grid": slurm, "hogs": slurm.changed(workers=1, per_gpu=1, mem="900M", oom="halve")}.items():
+    for made, request in {"grid": slurm, "hogs": slurm.changed(workers=1, per_gpu=1, mem="1200M", oom="halve")}.items():
         toys = place / f"{made}.py"
         toys.write_text(TOYS.format(made=made))
         asked = RunRequest(root, files=(toys,))
