@@ -18,7 +18,6 @@
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,14 +27,16 @@ import polars as pl
 from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
 from result_pictures import Forest, Values
+from result_words import name_measure, say_change, say_measure, say_number, say_size
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.papers.results.grid_results import GridResult, read
-from ablate.runners.cli.verdict_text import format_number, format_p, format_percent
+from ablate.runners.cli.verdict_text import format_p
 from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks
 from ablate.store.analysis.judge import add_checks
+from ablate.store.analysis.two_part import has_learned
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compare_runs
 from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import seed_contrasts
@@ -82,7 +83,7 @@ def _summarise(about: Path) -> str:
 def _range_found(found: pl.DataFrame, measure: GridMeasure) -> str:
     """Return the smallest and the largest difference that undecided cells would have shown with 80 % power."""
     sizes = found.filter(verdict="undecided")["detectable"].drop_nulls().sort().to_list()
-    return " to ".join(dict.fromkeys(_size(each, measure) for each in (*sizes[:1], *sizes[-1:])))
+    return " to ".join(dict.fromkeys(say_size(each, measure) for each in (*sizes[:1], *sizes[-1:])))
 
 
 def _place(about: Path) -> tuple[bool, str]:
@@ -158,14 +159,14 @@ def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     checked = _is_checked(result, measure)
     bases = baseline_rows(result.compared_runs(measure), measure)
     rows = [
-        (row["label"], str(row["runs"]), _number(row["value"]), "", "", "", *([""] if checked else []), "baseline")
+        (row["label"], str(row["runs"]), say_number(row["value"]), "", "", "", *([""] if checked else []), "baseline")
         for row in bases
     ]
     for row in found.rows(named=True):
-        interval = f"{_change(row['low'], measure)} to {_change(row['high'], measure)}"
-        about = (_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
+        interval = f"{say_change(row['low'], measure)} to {say_change(row['high'], measure)}"
+        about = (say_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
         marks = [f"`{mark_checks(row)}`"] if checked else []
-        rows.append((row["label"], str(row["pairs"]), _number(row["value"]), *about, *marks, row["verdict"]))
+        rows.append((row["label"], str(row["pairs"]), say_number(row["value"]), *about, *marks, row["verdict"]))
     level = f"{100 * (1 - measure.alpha):g} % interval"
     mean = "geometric mean" if measure.scale == "log" else "mean"
     heads = ("cell", "pairs", mean, "difference", level, "p (Holm)", *(["checks"] if checked else []), "verdict")
@@ -192,11 +193,11 @@ def _write_controls(result: GridResult, measure: GridMeasure) -> str:
     added = means.filter(pl.col("cell").is_in([*added_cells(result.header)]))
     learned = _count_learned(result)
     rows = [
-        (label, role_of(result.header, cell), str(n), *([learned[cell]] if learned else []), _number(mean))
+        (label, role_of(result.header, cell), str(n), *([learned[cell]] if learned else []), say_number(mean))
         for cell, label, n, mean in added.rows()
     ]
     heads = ("cell", "it is a", "runs", *(["learned the task"] if learned else []), "mean")
-    return f"{_say_measure(result, measure)}\n\n{table(heads, rows)}"
+    return f"{say_measure(result, measure)}\n\n{table(heads, rows)}"
 
 
 def _count_learned(result: GridResult) -> dict[str, str]:
@@ -204,13 +205,7 @@ def _count_learned(result: GridResult) -> dict[str, str]:
     if (criterion := result.header.get("learned")) is None:
         return {}
     values = result.every_run(GridMeasure(criterion["name"], criterion["point"])).drop_nulls("value")
-    reached = (
-        pl.col("value") >= criterion["limit"]
-        if criterion["better"] == "higher"
-        else pl.col("value") <= criterion["limit"]
-    )
-    counts = values.group_by("cell").agg(reached.sum().cast(pl.String))
-    return dict(counts.rows())
+    return dict(values.group_by("cell").agg(has_learned(criterion).sum().cast(pl.String)).rows())
 
 
 def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
@@ -222,21 +217,10 @@ def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
 def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, against: str | None) -> str:
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
-        f"{_say_measure(result, measure)} Against {against or 'the baseline of the same other levels'}, "
+        f"{say_measure(result, measure)} Against {against or 'the baseline of the same other levels'}, "
         f"paired by seed; differences below {band} count as equal; "
         f"p by Holm over {format_count(found['family'][0], 'comparison')}."
     )
-
-
-def _say_measure(result: GridResult, measure: GridMeasure) -> str:
-    unit = result.header["measure"]["unit"]
-    return f"{name_measure(measure)}{f', {unit}' if unit else ''}; {measure.better} is better."
-
-
-def name_measure(measure: GridMeasure) -> str:
-    """Return the name and the point of a measure, such as "`mse` at sigma_f 3"."""
-    point = ", ".join(f"{axis} {value:g}" for axis, value in measure.point.items())
-    return f"`{measure.name}`{f' at {point}' if point else ''}"
 
 
 def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
@@ -245,27 +229,6 @@ def _sum_up(found: pl.DataFrame, measure: GridMeasure) -> str:
     sizes = _range_found(found, measure)
     power = f" With 80 % power, the seeds of undecided cells find {sizes}." if sizes else ""
     return f"Cells: {'; '.join(counts)}.{power}\n"
-
-
-def _size(value: float | None, measure: GridMeasure) -> str:
-    if value is None:
-        return ""
-    if measure.scale == "linear":
-        return f"{value:.2g}"
-    percent = 100 * math.expm1(value)
-    if percent > 900:
-        return "more than tenfold"
-    return f"{percent:,.0f} %" if percent >= 100 else f"{percent:.2g} %"
-
-
-def _change(value: float | None, measure: GridMeasure) -> str:
-    if value is None:
-        return ""
-    return f"{value:+.3f}" if measure.scale == "linear" else f"{format_percent(100 * math.expm1(value))} %"
-
-
-def _number(value: float | None) -> str:
-    return format_number(value) or ""
 
 
 def _contrasts(result: GridResult, measure: GridMeasure, *, every: bool = False) -> pl.DataFrame:
@@ -289,11 +252,11 @@ def _write_contrasts(result: GridResult, measure: GridMeasure) -> str:
     rows = [
         (
             row["factor"],
-            _change(row["effect"], measure),
-            f"{_change(row['low'], measure)} to {_change(row['high'], measure)}",
+            say_change(row["effect"], measure),
+            f"{say_change(row['low'], measure)} to {say_change(row['high'], measure)}",
             format_p(row["p"]) or "",
             format_p(row["p_holm"]) or "",
-            _size(row["detectable"], measure),
+            say_size(row["detectable"], measure),
         )
         for row in found.rows(named=True)
     ]
@@ -308,16 +271,16 @@ def _write_effects(result: GridResult, measure: GridMeasure) -> str:
         (
             row["factor"],
             f"{row['level']} against {row['against']}",
-            _change(row["effect"], measure),
-            f"{_change(row['corrected_low'], measure)} to {_change(row['corrected_high'], measure)}",
+            say_change(row["effect"], measure),
+            f"{say_change(row['corrected_low'], measure)} to {say_change(row['corrected_high'], measure)}",
             format_p(row["p_holm"]) or "",
             row["verdict"],
-            _size(row["detectable"], measure),
+            say_size(row["detectable"], measure),
         )
         for row in found.rows(named=True)
     ]
     heads = ("axis", "levels", "difference", "corrected interval", "p (Holm)", "verdict", "found with 80 % power")
-    said = f"{_say_measure(result, measure)} Averaged over the other axes; one value per seed, n = {found['n'][0]}"
+    said = f"{say_measure(result, measure)} Averaged over the other axes; one value per seed, n = {found['n'][0]}"
     return f"{said}; p by Holm over {format_count(found.height, 'comparison')}.\n\n{table(heads, rows)}"
 
 
@@ -329,12 +292,12 @@ def _write_means(result: GridResult, probes: Sequence[str]) -> str:
     rows = []
     for cell, labels, found in values.rows():
         known = [value for value in found if value is not None]
-        shown = [_number(sum(known) / len(known)) if known else ""]
+        shown = [say_number(sum(known) / len(known)) if known else ""]
         for probe in probes:
             runs = found_of[probe].filter(cell=cell)["value"].to_list()
-            shown.append(f"{_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
+            shown.append(f"{say_number(sum(runs) / len(runs))} ({min(runs):.2g} to {max(runs):.2g})" if runs else "")
         rows.append((labels[0], str(len(known)), *shown))
-    said = _say_measure(result, measure)
+    said = say_measure(result, measure)
     names = [probe.replace(":", ", ").replace("=", " ") for probe in probes]
     said += f" {' and '.join(names)}: mean over layers and heads, and the range over runs." if probes else ""
     return f"{said}\n\n{table(('cell', 'runs', f'mean {measure.name}', *names), rows)}"

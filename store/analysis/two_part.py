@@ -89,11 +89,16 @@ def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFram
 
 def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any]) -> _Learned:
     values = runs(store, grid, GridMeasure(learned["name"], learned["point"], "linear"))
-    value, limit, higher = pl.col("value"), learned["limit"], learned["better"] == "higher"
-    marked = _mark(values, value >= limit if higher else value <= limit)
     at = ", ".join(f"{axis}={number:g}" for axis, number in learned["point"].items())
-    words = f"{learned['name']}{f' at {at}' if at else ''} of at {'least' if higher else 'most'} {limit:g}"
-    return _Learned("declared", words, marked)
+    bound = f"at {'least' if learned['better'] == 'higher' else 'most'} {learned['limit']:g}"
+    words = f"{learned['name']}{f' at {at}' if at else ''} of {bound}"
+    return _Learned("declared", words, _mark(values, has_learned(learned)))
+
+
+def has_learned(criterion: Mapping[str, Any]) -> pl.Expr:
+    """Return whether the column `value` reaches the criterion in a grid's header."""
+    value, limit = pl.col("value"), float(criterion["limit"])
+    return value >= limit if criterion["better"] == "higher" else value <= limit
 
 
 def _mark(values: pl.DataFrame, learned: pl.Expr) -> pl.DataFrame:
