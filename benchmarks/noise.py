@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 from measurement import read_options
 
-from ablate.store.statistics import judge, summarise, t_interval
+from ablate.store.statistics import decide, summarise, t_interval
 from ablate.store.statistics.noise import examine
 from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.verdict import CLAIMS
@@ -69,7 +69,7 @@ def measure(noise: str, m: int, n: int, tables: int) -> dict[str, object]:
     for i in range(tables):
         table, seen[i] = draw(noise, rng, m, n)
         pairs = summarise(table[1:] - table[0])
-        words = judge(pairs, rope=0.0, alpha=0.05, better="lower").words
+        words = decide(pairs, rope=0.0, alpha=0.05, better="lower").words
         low, high = t_interval(pairs, 0.05)
         missed[i] = ((low > truth) | (high < truth)).mean()
         false[i] = np.isin(words, CLAIMS).any()

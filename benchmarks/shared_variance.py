@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from measurement import read_options
 
-from ablate.store.statistics import judge, summarise
+from ablate.store.statistics import decide, summarise
 from ablate.store.statistics.paired_differences import Floats
 from ablate.store.statistics.shared_variance import guard_variance
 from ablate.store.statistics.verdict import CLAIMS
@@ -48,11 +48,11 @@ def measure(noise: str, m: int, n: int, tables: int) -> dict[str, object]:
     shared = guard_variance(own)
     of: dict[str, float] = {}
     for name, pairs in (("own", own), ("shared", shared)):
-        words = judge(pairs, rope=0.0, alpha=0.05, better="lower").words
+        words = decide(pairs, rope=0.0, alpha=0.05, better="lower").words
         of[name] = float(np.isin(words, CLAIMS).any(-1).mean())
         if noise == "normal":
             moved = pairs._replace(mean=pairs.mean + SHIFT)
-            found = judge(moved, rope=0.0, alpha=0.05, better="lower").words == "worse"
+            found = decide(moved, rope=0.0, alpha=0.05, better="lower").words == "worse"
             of[f"power_{name}"] = float(found.mean())
     error = math.sqrt(max(of["shared"], 1 / tables) * (1 - of["shared"]) / tables)
     said = [

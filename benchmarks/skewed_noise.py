@@ -13,7 +13,7 @@ import math
 import numpy as np
 from measurement import read_options
 
-from ablate.store.statistics import judge, summarise
+from ablate.store.statistics import decide, summarise
 from ablate.store.statistics.verdict import CLAIMS
 
 TABLE = [(4.0, seeds, comparisons) for comparisons in (1, 5, 50) for seeds in (5, 8)] + [(2.0, 8, 20)]
@@ -24,7 +24,7 @@ def false_claims(spread: float, seeds: int, comparisons: int, grids: int) -> flo
     rng, wrong = np.random.default_rng([seeds, comparisons]), 0
     for _ in range(grids // 500):
         runs = np.exp(rng.normal(size=(500, comparisons + 1, seeds))) - math.exp(0.5)
-        found = judge(summarise(spread * runs[:, 1:] - runs[:, :1]), rope=0.0, alpha=0.05, better="lower")
+        found = decide(summarise(spread * runs[:, 1:] - runs[:, :1]), rope=0.0, alpha=0.05, better="lower")
         wrong += int(np.isin(found.words, CLAIMS).any(-1).sum())
     return wrong / (grids // 500 * 500)
 

@@ -18,10 +18,10 @@ from measurement import read_options
 from numpy.typing import NDArray
 from scipy import special
 
-from ablate.store.statistics import Paired, judge, summarise
+from ablate.store.statistics import Paired, decide, summarise
 from ablate.store.statistics.noise import examine
 from ablate.store.statistics.paired_differences import Floats
-from ablate.store.statistics.two_part import Learners, judge_parts
+from ablate.store.statistics.two_part import Learners, decide_parts
 from ablate.store.statistics.verdict import CLAIMS
 
 SHARES = (0.2, 0.5, 0.78, 0.9, 0.97)
@@ -40,7 +40,7 @@ def draw(noise: str, rho: float, rng: np.random.Generator, m: int, n: int) -> tu
 
 
 def claims_plainly(table: Floats) -> bool:
-    words = judge(summarise(table[1:] - table[0]), rope=0.0, alpha=0.05, better="higher").words
+    words = decide(summarise(table[1:] - table[0]), rope=0.0, alpha=0.05, better="higher").words
     return bool(np.isin(words, CLAIMS).any())
 
 
@@ -50,7 +50,7 @@ def claims_in_parts(table: Floats, learned: NDArray[np.bool_]) -> bool:
     both = learned[1:] & learned[0]
     parts = [summarise(row[kept]) for row, kept in zip(table[1:] - table[0], both, strict=True)]
     pairs = Paired(*(np.array(part, dtype=np.float64) for part in zip(*parts, strict=True)))
-    judged = judge_parts(learners, pairs, rope=0.0, alpha=0.05, better="higher")
+    judged = decide_parts(learners, pairs, rope=0.0, alpha=0.05, better="higher")
     return bool(judged.share.any() or np.isin(judged.values.words, CLAIMS).any())
 
 

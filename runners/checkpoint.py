@@ -28,7 +28,7 @@ from ablate.store.files.atomic import (
     write_atomic,
 )
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState
+from ablate.store.files.trial_state import TrialState
 
 CHECKPOINT_SCHEMA = 1
 """Version of the checkpoint files; a reader refuses others."""

@@ -199,13 +199,13 @@ class Campaign:
         from pydantic import ValidationError
 
         from ablate.grid.validation import spec_error
-        from ablate.store.external_runs.logged_plans import judge
+        from ablate.store.external_runs.logged_plans import set_measure
 
         try:
             checked = Measure.model_validate(dict(measure)) if isinstance(measure, Mapping) else measure
         except ValidationError as error:
             raise spec_error(error, "Measure") from error
-        judge(Layout(self.root), name, baseline, None if checked is None else checked.data())
+        set_measure(Layout(self.root), name, baseline, None if checked is None else checked.data())
         return self
 
     def start(
@@ -246,7 +246,7 @@ class Campaign:
         If this object has a `code`, a run that another version of the code finished does not count.
         """
         from ablate.store.external_runs.logged_plans import trial_line
-        from ablate.store.files.trial_status import trial_state
+        from ablate.store.files.trial_state import trial_state
 
         line = trial_line("any", label, seed, {} if config is None else config, {})
         done = trial_state(Layout(self.root), line["trial"]).result

@@ -28,7 +28,7 @@ from ablate.grid.names import label_of
 from ablate.store.files.atomic import write_atomic, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer, encode_shard, shard_prefix
-from ablate.store.files.trial_status import process_started
+from ablate.store.files.trial_state import process_started
 
 EPOCH = 1_790_000_000.0
 SUBMISSION = "20260921T141320-0a1b2c"

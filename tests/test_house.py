@@ -159,7 +159,7 @@ LIGHT = {
     "ablate.grid.errors": ("torch", "pydantic"),
     "ablate.store": ("torch", "duckdb", "polars", "plotly", "pyarrow", "numpy", "pydantic"),
     "ablate.store.files.shards": ("torch", "duckdb", "polars", "plotly", "scipy"),
-    "ablate.store.files.trial_status": ("torch", "duckdb", "polars", "plotly", "scipy"),
+    "ablate.store.files.trial_state": ("torch", "duckdb", "polars", "plotly", "scipy"),
     "ablate.dashboards.report.report": ("torch",),
     "ablate.runners.cli.app": ("torch", "duckdb", "polars", "plotly", "pydantic"),
     "ablate.runners.execution.run": ("torch",),

@@ -1,6 +1,6 @@
 from .evaluations.boundary_values import BoundaryValues as BoundaryValues
 from .evaluations.deviant_inputs import DeviantInputs as DeviantInputs, Prompt as Prompt
-from .evaluations.evaluation import Evaluation as Evaluation, Judge as Judge
+from .evaluations.evaluation import Evaluation as Evaluation, Evaluator as Evaluator
 from .evaluations.large_value import LargeValue as LargeValue
 from .evaluations.length_extrapolation import LengthExtrapolation as LengthExtrapolation, Stretch as Stretch
 from .evaluations.lm_eval import LmEval as LmEval

@@ -273,9 +273,9 @@ METRICS = ("loss", "grad_norm", "learning_rate")
 @lru_cache(maxsize=4096)
 def _measures(task: Task, evaluations: tuple[Evaluation, ...]) -> Mapping[str, Sequence[Mapping[str, float]]] | None:
     points: dict[str, list[Mapping[str, float]]] = {name: [{}] for name in METRICS}
-    judges: tuple[Task | Evaluation, ...] = (task, *evaluations)
-    for judge in judges:
-        declared = judge.measures()
+    sources: tuple[Task | Evaluation, ...] = (task, *evaluations)
+    for source in sources:
+        declared = source.measures()
         if declared is None:
             return None
         for name, at in declared.items():
@@ -369,10 +369,10 @@ def _check_rows(task: Task, evaluations: tuple[Evaluation, ...]) -> None:
     if not evaluations:
         return
     taken: dict[tuple[object, ...], int] = {}
-    judges: tuple[Task | Evaluation, ...] = (task, *evaluations)
-    for number, judge in enumerate(judges):
-        for name, points in (judge.measures() or {}).items():
+    sources: tuple[Task | Evaluation, ...] = (task, *evaluations)
+    for number, source in enumerate(sources):
+        for name, points in (source.measures() or {}).items():
             for point in points:
                 first = taken.setdefault((name, *sorted(point.items())), number)
                 if first != number:
-                    raise ValueError(f"{judges[first].label} and {judge.label} both record {row_words(name, point)}")
+                    raise ValueError(f"{sources[first].label} and {source.label} both record {row_words(name, point)}")

@@ -3,7 +3,7 @@
 import math
 
 from ablate.papers.results.grid_results import GridResult
-from ablate.runners.cli.verdict_text import format_number, format_percent
+from ablate.runners.cli.cell_tables import format_number, format_percent
 from ablate.store.analysis.verdicts import GridMeasure
 
 

@@ -31,7 +31,7 @@ from result_words import name_measure, say_change, say_measure, say_number, say_
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.papers.results.grid_results import GridResult, read
-from ablate.runners.cli.verdict_text import format_p
+from ablate.runners.cli.cell_tables import format_p
 from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks

@@ -26,7 +26,7 @@ from ablate.runners.output import (
 )
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def compare_published(
     measured = results(store, grid, {each.cell.measurement for each in wanted if each.cell.measurement})
     measured = measured._replace(arms=read_arms(store, grid))
     tried = [each for claim in wanted for each in _compare_claim(claim, measured)]
-    judged = _judge([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
+    judged = _decide([each.summary for each in tried if each.summary is not None], sum(each.tested for each in tried))
     rows = [_row(each, next(judged) if each.summary is not None else None) for each in tried]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
@@ -113,7 +113,7 @@ def _with(claim: PublishedClaim, own: Own, base: Own | None, measured: Results) 
         yield _Tried(claim, own, base, point, summary, tested=True, why=pairing.problem or "")
 
 
-class _Judged(NamedTuple):
+class _Decided(NamedTuple):
     pairs: int
     mean: float
     low: float
@@ -121,7 +121,7 @@ class _Judged(NamedTuple):
     p_holm: float
 
 
-def _judge(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
+def _decide(summaries: Sequence[Paired], family: int) -> Iterator[_Decided]:
     """Return mean, interval and p of each comparison; `family` also counts comparisons without a p.
 
     Each interval has the level that Holm gives its comparison, so it excludes zero if p is at most ALPHA.
@@ -133,10 +133,10 @@ def _judge(summaries: Sequence[Paired], family: int) -> Iterator[_Judged]:
     p = np.append(p_zero(both), np.full(family - tested, np.nan))
     low, high = t_interval(both, holm_levels(p, ALPHA)[:tested])
     for n, *numbers in zip(both.n, both.mean, low, high, holm(p)[:tested], strict=True):
-        yield _Judged(round(float(n)), *map(float, numbers))
+        yield _Decided(round(float(n)), *map(float, numbers))
 
 
-def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
+def _row(tried: _Tried, judged: _Decided | None) -> tuple[Any, ...]:
     cell, base = tried.claim.cell, tried.claim.base
     word, reason = _word(tried.claim, judged) if judged else ("not comparable", tried.why)
     shown = (judged.mean, judged.low, judged.high) if judged else (None, None, None)
@@ -153,7 +153,7 @@ def _row(tried: _Tried, judged: _Judged | None) -> tuple[Any, ...]:
     )
 
 
-def _word(claim: PublishedClaim, judged: _Judged) -> tuple[Word, str]:
+def _word(claim: PublishedClaim, judged: _Decided) -> tuple[Word, str]:
     """Compare the two differences. The published one counts as a sign only."""
     published, noise = claim.difference, claim.noise
     assert published is not None

@@ -31,7 +31,7 @@ from ablate.store.files.attempts import Heartbeat, end_record, write_end
 from ablate.store.files.code_versions import of_paths
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer, Written, add_written
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 if TYPE_CHECKING:
     import numpy as np

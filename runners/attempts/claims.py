@@ -16,7 +16,7 @@ from ablate.runners.provenance.code import made_by, ran_other_code
 from ablate.store.files.attempts import BEAT_EVERY_S, begin, end_record, start_record, write_end
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt
-from ablate.store.files.trial_status import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
+from ablate.store.files.trial_state import AttemptState, TrialState, attempt_state, last_beat_ns, trial_state
 from ablate.store.state import State
 
 MOST_LOST = 5

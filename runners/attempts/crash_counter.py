@@ -13,7 +13,7 @@ from ablate.runners.checkpoint import checkpointed_step
 from ablate.runners.processes.failure import Failure, killed_failure, out_of_memory, stalled_failure
 from ablate.runners.processes.memory import oom_kills
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import pid_space, trial_state
+from ablate.store.files.trial_state import pid_space, trial_state
 from ablate.store.state import ENDED, State
 
 MOST_DEATHS = 3

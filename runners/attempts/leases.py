@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import beat_s, last_beat_ns, lease_s, local_process
+from ablate.store.files.trial_state import beat_s, last_beat_ns, lease_s, local_process
 
 _KEPT_S = 3600.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -33,7 +33,7 @@ from ablate.store.files.atomic import (
 )
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import require_version
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import ENDED
 
 if TYPE_CHECKING:

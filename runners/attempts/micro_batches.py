@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.store.files.trial_status import TrialState
+from ablate.store.files.trial_state import TrialState
 from ablate.store.state import State
 
 

@@ -17,7 +17,7 @@ from ablate.grid.errors import NotFoundError, StoreError
 from ablate.runners.attempts.manifest import Manifest
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import FILE_SCHEMA, Layout
-from ablate.store.files.trial_status import (
+from ablate.store.files.trial_state import (
     TrialState,
     heartbeat_age,
     local_process,

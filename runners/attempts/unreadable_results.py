@@ -6,7 +6,7 @@ from pathlib import Path
 from ablate.runners.output import format_count, say
 from ablate.store.files.attempts import write_end
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 
 def find_unreadable(root: Path, grids: Iterable[str]) -> frozenset[str]:

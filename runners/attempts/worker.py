@@ -43,7 +43,7 @@ from ablate.runners.provenance.specfile import import_spec_file
 from ablate.store.files.atomic import read_json, retry_io
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 
 _WAITS_S: Final = (5.0, 10.0, 15.0, 15.0, 15.0)

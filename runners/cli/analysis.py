@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from ablate.grid.names import some
-from ablate.runners.cli.options import Cells, GridFlags, Listing, flag_group
-from ablate.runners.cli.resolve import MOST_NAMED, open_grid
-from ablate.runners.cli.results import with_measure
-from ablate.runners.cli.verdict_text import (
+from ablate.runners.cli.cell_tables import (
     format_number,
     format_p,
     format_percent,
@@ -20,6 +17,9 @@ from ablate.runners.cli.verdict_text import (
     sort_cells,
     write_remarks,
 )
+from ablate.runners.cli.options import Cells, GridFlags, Listing, flag_group
+from ablate.runners.cli.resolve import MOST_NAMED, open_grid
+from ablate.runners.cli.results import with_measure
 from ablate.runners.output import (
     LONG_LABEL,
     describe_measure,

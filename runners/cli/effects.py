@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ablate.runners.cli.options import Flag, GridFlags, Listing
-from ablate.runners.cli.resolve import open_grid
-from ablate.runners.cli.results import MeasureFlags, with_measure
-from ablate.runners.cli.verdict_text import (
+from ablate.runners.cli.cell_tables import (
     ONE_COMPARISON,
     difference_headings,
     equal_words,
@@ -17,6 +14,9 @@ from ablate.runners.cli.verdict_text import (
     format_p,
     select_columns,
 )
+from ablate.runners.cli.options import Flag, GridFlags, Listing
+from ablate.runners.cli.resolve import open_grid
+from ablate.runners.cli.results import MeasureFlags, with_measure
 from ablate.runners.output import (
     average_of,
     describe_measure,

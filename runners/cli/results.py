@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from ablate.grid.errors import SpecError
+from ablate.runners.cli.cell_tables import (
+    find_cells,
+    keep_cells,
+    label_cells,
+    select_columns,
+    sort_cells,
+    write_title,
+    write_verdicts,
+)
 from ablate.runners.cli.options import (
     Campaigns,
     Cells,
@@ -17,15 +26,6 @@ from ablate.runners.cli.options import (
     flag_group,
 )
 from ablate.runners.cli.resolve import open_grid
-from ablate.runners.cli.verdict_text import (
-    find_cells,
-    keep_cells,
-    label_cells,
-    select_columns,
-    sort_cells,
-    write_title,
-    write_verdicts,
-)
 from ablate.runners.output import tell, write, write_frame, write_json, write_prose
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ablate.runners.cli.resolve import find_campaign, open_campaign, read_warnin
 from ablate.runners.cli.run_here import HERE, run_here
 from ablate.runners.output import tell, write
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import UNCLAIMED, State
 
 if TYPE_CHECKING:

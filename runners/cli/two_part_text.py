@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ablate.runners.cli.verdict_text import difference_headings, format_difference, format_p
+from ablate.runners.cli.cell_tables import difference_headings, format_difference, format_p
 from ablate.runners.output import write_prose, write_table
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from ablate.runners.provenance.environment import (
 from ablate.store.files.atomic import parse_object
 from ablate.store.files.code_versions import differing
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, trial_state
+from ablate.store.files.trial_state import AttemptState, trial_state
 
 if TYPE_CHECKING:
     from ablate.store.store import Store

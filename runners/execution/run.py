@@ -37,7 +37,7 @@ from ablate.runners.planning.prepared_run import PreparedRun
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.processes.failure import unrecorded_failure
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import ENDED, State
 
 _LOOK_EVERY_S = 0.5

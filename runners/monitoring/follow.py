@@ -10,7 +10,7 @@ from ablate.runners.execution.run import RunResult, count_skipped
 from ablate.runners.monitoring.watch import WatchView, views
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.files.trial_state import TrialState, trial_state
 from ablate.store.state import ENDED, State
 
 LOOK_EVERY_S = 3.0

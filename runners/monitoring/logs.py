@@ -11,7 +11,7 @@ from ablate.runners.attempts.worker_logs import worker_log
 from ablate.store.export.plain import escape_control
 from ablate.store.files.atomic import disk_errors
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, trial_state
+from ablate.store.files.trial_state import AttemptState, trial_state
 from ablate.store.state import ENDED
 
 LOOK_EVERY_S = 0.3

@@ -15,7 +15,7 @@ from ablate.runners.backends.backend import AT_WORK, Submissions, SubmissionStat
 from ablate.runners.output import age, format_count
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
-from ablate.store.files.trial_status import TrialState, heartbeat_age, trial_state
+from ablate.store.files.trial_state import TrialState, heartbeat_age, trial_state
 from ablate.store.state import CLAIMED, ENDED, UNCLAIMED, State
 
 if TYPE_CHECKING:  # `ablate cancel` opens no database

@@ -21,7 +21,7 @@ from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.processes.training_context import NullContext, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 
 HOUR_S = 3600.0

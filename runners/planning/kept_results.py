@@ -7,7 +7,7 @@ from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.output import format_count
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 _BEGINNING = re.compile(rb'\{"trial":"([0-9a-f]{32})","cell":"([0-9a-f]{32})","seed":(-?\d+),')
 """The first fields of a trial line; a line without them is damaged."""

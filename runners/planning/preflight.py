@@ -15,7 +15,7 @@ from ablate.runners.output import slow_notice
 from ablate.store.analysis.metrics import direction
 from ablate.store.analysis.row_labels import SHARE, row_label
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 
 

@@ -23,7 +23,7 @@ from ablate.runners.planning.preflight import check_measure
 from ablate.runners.provenance.code import Codes, ran_other_code
 from ablate.runners.provenance.specfile import place_of
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 
 _Points = Mapping[str, Sequence[Mapping[str, float]]] | None

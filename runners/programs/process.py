@@ -15,7 +15,7 @@ from typing import Final, Self, final
 from uuid import uuid4
 
 from ablate.runners.child_lifetime import running_processes
-from ablate.store.files.trial_status import process_started
+from ablate.store.files.trial_state import process_started
 
 MOST_OUTPUT: Final = 8 * 2**20
 """Characters of output in a log; the last lines follow, too."""

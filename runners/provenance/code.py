@@ -37,7 +37,7 @@ from ablate.runners.provenance.source import (
     statements,
 )
 from ablate.store.files.code_versions import differing
-from ablate.store.files.trial_status import AttemptState, TrialState
+from ablate.store.files.trial_state import AttemptState, TrialState
 
 SOURCE = "__ablate_source__"
 """Module attribute with the text of a spec file as it was loaded; the file may be edited later."""

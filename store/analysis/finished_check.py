@@ -40,13 +40,14 @@ def finished_checks(
         cell, base = row["cell"], row["baseline"]
         check = None
         if cell in of and base in of:
-            check = _compare(_judge(every, by, cell, base), _judge(every, by, of[cell], of[base]), longer["factor"], by)
+            short, long = (_verdict_of(every, by, *pair) for pair in ((cell, base), (of[cell], of[base])))
+            check = _compare(short, long, longer["factor"], by)
         known = [gains[arm] for arm in (cell, base) if arm in gains]
         checks[cell] = check or _read_curves(row, known, margin(by.rope, by.scale))
     return checks
 
 
-def _judge(every: pl.DataFrame, by: GridMeasure, cell: str, base: str) -> dict[str, Any] | None:
+def _verdict_of(every: pl.DataFrame, by: GridMeasure, cell: str, base: str) -> dict[str, Any] | None:
     """The comparison of two cells alone, once all of their runs have ended; None without a verdict."""
     values = every.filter(pl.col("cell").is_in([cell, base]))
     if values["cell"].n_unique() < 2 or not values["state"].is_in(ENDED).all():

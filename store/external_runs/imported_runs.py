@@ -23,7 +23,7 @@ from ablate.store.external_runs.logged_run import Source, begin_run
 from ablate.store.files.atomic import environment_problem
 from ablate.store.files.layout import Layout
 from ablate.store.files.rows import check_row
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 Point = dict[str, float]
 _AT = re.compile(r"(.+)/([^/=,]+=[^/=,]+(?:,[^/=,]+=[^/=,]+)*)")

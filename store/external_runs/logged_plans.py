@@ -166,7 +166,7 @@ def logged_lines(layout: Layout, grid: str, known: KnownLines | None = None) -> 
 LoggedBaseline = str | Mapping[str, object]  # a label, or levels on some axes
 
 
-def judge(layout: Layout, grid: str, baseline: LoggedBaseline | None, measure: Mapping[str, Any] | None) -> None:
+def set_measure(layout: Layout, grid: str, baseline: LoggedBaseline | None, measure: Mapping[str, Any] | None) -> None:
     """Write down what `grid` is compared by; None leaves what was said before."""
     require_logged(layout, grid)
     if isinstance(baseline, Mapping) and baseline:

@@ -24,7 +24,7 @@ from ablate.store.files.error_texts import message_of, traceback_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.removals import next_attempt
 from ablate.store.files.shards import ShardBuffer
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 if TYPE_CHECKING:
     import numpy as np

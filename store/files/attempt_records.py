@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, StoreError
 from ablate.store.files.layout import Layout, Unlisted
 from ablate.store.files.record_fields import Problem, file_signature, relative
-from ablate.store.files.trial_status import is_alive
+from ablate.store.files.trial_state import is_alive
 
 if TYPE_CHECKING:
     from ablate.store.files.records import End, Evaluated, Start

@@ -33,7 +33,7 @@ from ablate.store.files.change_tracker import touch_trial
 from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from ablate.store.files.layout import FILE_SCHEMA, Layout
 from ablate.store.files.records import End, Start
-from ablate.store.files.trial_status import pid_space, process_started
+from ablate.store.files.trial_state import pid_space, process_started
 
 BEAT_EVERY_S = 5.0  # seconds between signs of life where nothing else is asked for
 

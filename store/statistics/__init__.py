@@ -17,7 +17,7 @@ from ablate.store.statistics.power import detectable
 from ablate.store.statistics.scales import Scale
 from ablate.store.statistics.seed_contrasts import SeedContrasts, seed_contrasts, variants_together
 from ablate.store.statistics.selection import select_then_report
-from ablate.store.statistics.verdict import MIN_PAIRS, Better, holm, judge
+from ablate.store.statistics.verdict import MIN_PAIRS, Better, decide, holm
 
 __all__ = ["MIN_PAIRS", "STANDINGS", "Baseline", "Better", "CurveRule", "Factorial", "Objective", "Paired", "Scale"]
 __all__ += [
@@ -31,10 +31,10 @@ __all__ += [
     "factorial",
 ]
 __all__ += [
+    "decide",
     "failures",
     "holm",
     "item_bars",
-    "judge",
     "p_zero",
     "pareto",
     "seed_contrasts",

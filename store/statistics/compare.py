@@ -24,7 +24,7 @@ from ablate.store.statistics.paired_differences import (
 from ablate.store.statistics.power import detectable, seeds_needed
 from ablate.store.statistics.scales import Scale, back, margin, percent
 from ablate.store.statistics.shared_variance import guard_variance
-from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, judge, reason
+from ablate.store.statistics.verdict import ROBUST_PAIRS, Better, VerdictRule, decide, reason
 
 Variance = Literal["own", "shared"]
 
@@ -124,7 +124,7 @@ def _judge(
         of_a_pair = np.where(shares, guarded.error * np.sqrt(n), of_a_pair)
     known = Paired(*(np.where(blocked, np.nan, part) for part in summary))
     counted = ~np.array([each.arm.unmeasured for each in pairings], dtype=bool)
-    judged = judge(Paired(*(part[counted] for part in known)), rope=rule.rope, alpha=rule.alpha, better=better)
+    judged = decide(Paired(*(part[counted] for part in known)), rope=rule.rope, alpha=rule.alpha, better=better)
     words = np.full(counted.shape, "no verdict", dtype="<U32")
     p, p_holm, level = np.full((3, *counted.shape), np.nan)
     words[counted], p[counted], p_holm[counted], level[counted] = judged

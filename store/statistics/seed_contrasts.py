@@ -36,7 +36,7 @@ from ablate.store.statistics.level_means import EQUAL, level_means, name_apart, 
 from ablate.store.statistics.paired_differences import Floats, or_null, summarise, t_interval
 from ablate.store.statistics.power import detectable
 from ablate.store.statistics.scales import Scale, back, margin, percent, response, varies
-from ablate.store.statistics.verdict import CLAIMS, ROBUST_PAIRS, Better, few, judge
+from ablate.store.statistics.verdict import CLAIMS, ROBUST_PAIRS, Better, decide, few
 
 EFFECTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("factor", "level", "against"), pl.String),
@@ -269,7 +269,7 @@ def _judge(estimates: Sequence[_Estimate], y: Floats, rule: _Rule) -> Iterator[t
         summary = widen_by_choice(summary, np.array([each.chosen for each in estimates]))
     spread = [varies(each.effects, [y], rule.scale) for each in estimates]
     summary = summary._replace(sd=np.where(spread, summary.sd, np.nan))
-    words, p, p_holm, level = judge(summary, rope=rule.rope, alpha=rule.alpha, better=rule.better)
+    words, p, p_holm, level = decide(summary, rope=rule.rope, alpha=rule.alpha, better=rule.better)
     words = np.where(rule.mixed, "no verdict", words)
     intervals = *t_interval(summary, rule.alpha), *t_interval(summary, np.where(rule.mixed, np.nan, level))
     sizes = detectable(summary.sd, summary.n, alpha=rule.alpha / len(estimates))

@@ -18,7 +18,7 @@ from ablate.store.statistics.arms import Arm, Baseline, Pairing, arms, match_arm
 from ablate.store.statistics.failures import fisher_p
 from ablate.store.statistics.paired_differences import Floats, Paired, or_null, t_interval
 from ablate.store.statistics.scales import Scale, back, margin
-from ablate.store.statistics.verdict import MIN_PAIRS, Better, Judgement, holm, judge
+from ablate.store.statistics.verdict import MIN_PAIRS, Better, Decision, decide, holm
 
 TWO_PART: Final[dict[str, Any]] = {
     **dict.fromkeys(("cell", "label", "operator", "baseline"), pl.String),
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     share_p: Floats
     share_p_holm: Floats
     share: NDArray[np.int64]
-    values: Judgement
+    values: Decision
     value: NDArray[np.int64]
 
     def verdict(self, at: int) -> Word:
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
         return told + ([f"{_WORDS[value]} once learned"] if value else [])
 
 
-def judge_parts(learners: list[Learners], values: Paired, *, rope: float, alpha: float, better: Better) -> Parts:
+def decide_parts(learners: list[Learners], values: Paired, *, rope: float, alpha: float, better: Better) -> Parts:
     """Judge both parts of a family; `values` [comparisons] are of the pairs in which both learned.
 
     A comparison without runs has no p for its shares and counts in their family.
@@ -77,12 +77,14 @@ def judge_parts(learners: list[Learners], values: Paired, *, rope: float, alpha:
     gain = [each.learned * each.baseline_runs - each.baseline_learned * each.runs for each in learners]
     share = np.where(p_holm <= part, np.sign(gain), 0).astype(np.int64)
     tested = values.n >= MIN_PAIRS
-    judged = judge(Paired(*(each[tested] for each in values)), rope=rope, alpha=alpha if every else part, better=better)
+    judged = decide(
+        Paired(*(each[tested] for each in values)), rope=rope, alpha=alpha if every else part, better=better
+    )
     words = np.full(tested.shape, "no verdict", dtype="<U32")
     p_value, p_value_holm, level = np.full((3, *tested.shape), np.nan)
     words[tested], p_value[tested], p_value_holm[tested], level[tested] = judged
     value = (words == "better").astype(np.int64) - (words == "worse").astype(np.int64)
-    return Parts(p, p_holm, share, Judgement(words, p_value, p_value_holm, level), value)
+    return Parts(p, p_holm, share, Decision(words, p_value, p_value_holm, level), value)
 
 
 @lru_cache(maxsize=4096)
@@ -122,7 +124,7 @@ def two_part(
     numbers = np.array([each.summary for each in both], dtype=np.float64).reshape(-1, 3).T
     summary = Paired(*(np.where(known, part, np.nan) for part in numbers))
     tested = [each if unfair is None else Learners(0, 0, 0, 0) for unfair, each in zip(fair, counts, strict=True)]
-    parts = judge_parts(tested, summary, rope=margin(rope, scale), alpha=alpha, better=better)
+    parts = decide_parts(tested, summary, rope=margin(rope, scale), alpha=alpha, better=better)
     low, high = t_interval(summary, alpha)
     rows = []
     for i, (arm, base) in enumerate(matched):

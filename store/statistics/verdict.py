@@ -1,4 +1,4 @@
-"""Verdicts of a whole family of comparisons, from their p values (`judge`), and one sentence for each (`reason`).
+"""Verdicts of a whole family of comparisons, from their p values (`decide`), and one sentence for each (`reason`).
 
 `compare.py` calls both, and `ablate.store.analysis.judge` adds the checks, by which a verdict may become *off*. The
 table of runs that learn or do not has words of its own (`two_part.py`).
@@ -27,7 +27,7 @@ ROBUST_PAIRS: Final = 5
 """From here on, noise far from normal keeps the promised error rate if both arms have it alike: docs/statistics.md."""
 
 Verdict = Literal["better", "worse", "equivalent", "off", "real, size unproven", "undecided", "no verdict"]
-"""The words of a verdict. `judge` says all but "off", which a check of the runs adds."""
+"""The words of a verdict. `decide` says all but "off", which a check of the runs adds."""
 
 CLAIMS: Final = ("better", "worse", "real, size unproven")
 """Verdicts that show a difference."""
@@ -69,7 +69,7 @@ def holm_levels(p: Floats, alpha: float) -> Floats:
     return np.asarray(alpha / (m - np.minimum(rank, np.minimum(rejected, m - 1))), dtype=np.float64)
 
 
-class Judgement(NamedTuple):
+class Decision(NamedTuple):
     """Verdict words, raw and Holm-adjusted p of "the difference is zero", level that decides; arrays of one shape."""
 
     words: NDArray[np.str_]
@@ -78,7 +78,7 @@ class Judgement(NamedTuple):
     level: Floats  # level of the interval that shows the verdict
 
 
-def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgement:
+def decide(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Decision:
     """One verdict word per comparison; arrays [..., m] whose last axis is the family of m comparisons.
 
     A comparison with fewer than three pairs, NaN or no spread gets "no verdict" and still counts in the family.
@@ -101,7 +101,7 @@ def judge(pairs: Paired, *, rope: float, alpha: float, better: Better) -> Judgem
     both = np.where(p < size, crossing, not_zero)
     decided = [(words == "better") | (words == "worse"), words == "real, size unproven", words == "equivalent"]
     levels = [outside, both, inside, np.minimum(not_zero, inside)]
-    return Judgement(words, p, zero, np.select([*decided, words == "undecided"], levels, np.nan))
+    return Decision(words, p, zero, np.select([*decided, words == "undecided"], levels, np.nan))
 
 
 class VerdictRule(NamedTuple):

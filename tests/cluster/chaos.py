@@ -19,7 +19,7 @@ from cluster.tasks import Task, in_queue, requeue
 
 from ablate.runners.attempts.worker_logs import logs as logs_of
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 Role = str
 ROLES = ("worker", "server", "supervisor")

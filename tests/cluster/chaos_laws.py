@@ -13,7 +13,7 @@ from ablate.runners.attempts.manifest import Manifest
 from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.attempts.worker_records import read_workers
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, trial_state
+from ablate.store.files.trial_state import AttemptState, trial_state
 from ablate.store.store import Store
 
 Tables = Mapping[str, Sequence[tuple[Any, ...]]]

@@ -37,7 +37,7 @@ from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 TOYS = "from cluster.chaos_training import {made} as made\n\ngrid = made()\n"

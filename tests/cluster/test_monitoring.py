@@ -15,7 +15,7 @@ from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.attempts.worker_logs import logs
 from ablate.runners.cli.app import execute
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 ENDLESS = SPEC.format(grid="'tended', steps=10**6, step_s=0.05, checkpoint_s=1.0", slurm="cpus=2, signal_s=60")
 

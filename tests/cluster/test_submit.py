@@ -12,7 +12,7 @@ from toy_campaign import tables
 from ablate.runners.attempts.submission_record import read_submission_record
 from ablate.runners.cli.app import execute
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 LISTEN = "(while [ ! -e {place}/order ]; do sleep 0.1; done; kill $(cat {place}/order); rm {place}/order) &"
 

@@ -20,7 +20,7 @@ from ablate.runners.attempts.worker_records import WorkerRecord, read_workers
 from ablate.runners.cli.app import execute
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.files.trial_state import TrialState, trial_state
 
 TESTS = Path(__file__).parent.parent
 SPEC = """\

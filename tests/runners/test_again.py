@@ -18,7 +18,7 @@ from ablate.runners.execution.run import RunResult
 from ablate.runners.provenance.code import Codes
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 OWN = """
 from dataclasses import replace

@@ -19,7 +19,7 @@ from ablate.runners.processes.training_context import TrainingResult
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer, verify_shard
-from ablate.store.files.trial_status import pid_space, process_started, trial_state
+from ablate.store.files.trial_state import pid_space, process_started, trial_state
 from ablate.store.state import State
 
 TRIAL = "ab" * 16

@@ -24,7 +24,7 @@ from ablate.runners.backends.slurm.backend import SlurmBackend
 from ablate.runners.cli.app import execute
 from ablate.runners.slurm import spec as earlier_spec
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 SPEC = "from toy_campaign import toy_grid\ngrid = toy_grid()\n"
 BACKEND = '''

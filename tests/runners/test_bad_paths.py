@@ -24,7 +24,7 @@ from ablate.runners.monitoring.integrity import check_campaign
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import content_hash
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.training.trial import Trial
 
 Make = Callable[[Path], object]

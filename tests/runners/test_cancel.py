@@ -23,7 +23,7 @@ from ablate.runners.monitoring.cancel import Cancelling
 from ablate.runners.monitoring.trial_locations import locate_trials
 from ablate.store.files.atomic import make_directory, read_json, write_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import process_started
+from ablate.store.files.trial_state import process_started
 from ablate.store.ingest.ingest_lock import ingest_lock
 from ablate.store.store import Store
 

@@ -31,7 +31,7 @@ from ablate.runners.execution.machine import Queue
 from ablate.runners.execution.pool import WorkerPool, _PoolMember
 from ablate.runners.processes.failure import failure_of
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 TRIAL = "ab" * 16
 TRIALS = [f"{number:032x}" for number in range(100)]

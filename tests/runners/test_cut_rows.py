@@ -15,7 +15,7 @@ from ablate.runners.backends.slurm.worker.done_rows import DoneRows
 from ablate.runners.backends.slurm.worker.row_state import RowStates
 from ablate.runners.backends.slurm.worker.rows import NodeRows, RowShare
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 GONE = {"pid": 2**22 + 1, "pid_started": 1}
 

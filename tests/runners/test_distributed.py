@@ -31,7 +31,7 @@ from ablate.runners.processes.rank_launcher import RankFailed, RankOutOfMemory
 from ablate.runners.processes.training_context import Diverged, NodeLost
 from ablate.runners.provenance.specfile import import_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.training.loop.train import train
 from ablate.training.trial import Execution, Trial
 from ablate.variants import Operator

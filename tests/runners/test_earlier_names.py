@@ -16,7 +16,7 @@ from ablate.runners.provenance import specfile
 from ablate.runners.provenance.earlier_names import ROOMS
 from ablate.runners.provenance.source import digest, statements
 from ablate.runners.provenance.specfile import load_spec_file
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.training.trial import Trial
 
 NOW, BEFORE = "ablate.", ""

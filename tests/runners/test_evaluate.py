@@ -21,7 +21,7 @@ from ablate.store.files.trust import trust
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.rebuild import rebuild
 from ablate.store.store import Store
-from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.evaluations import Evaluation, Evaluator
 from ablate.training.posthoc import evaluation_records
 from ablate.training.tasks.task import Items, Measurements, Predict, Task
 
@@ -74,7 +74,7 @@ def with_evaluations(path: Path, *written: str) -> Path:
 @pytest.fixture
 def asked(tmp_path: Path) -> Path:
     """A file of evaluations."""
-    return with_evaluations(tmp_path / "judge.py", DEVIANT.format(n=3))
+    return with_evaluations(tmp_path / "evaluator.py", DEVIANT.format(n=3))
 
 
 def kill(*_: object) -> None:
@@ -255,25 +255,25 @@ class Picky(Evaluation):
     def length(self) -> int:
         return 1
 
-    def open(self, task: Task) -> "PickyJudge":  # noqa: ARG002
-        return PickyJudge()
+    def open(self, task: Task) -> "PickyEvaluator":  # noqa: ARG002
+        return PickyEvaluator()
 
 
-class PickyJudge(Judge):
+class PickyEvaluator(Evaluator):
     calls = 0
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
-        PickyJudge.calls += 1
-        if PickyJudge.calls == 2:
+        PickyEvaluator.calls += 1
+        if PickyEvaluator.calls == 2:
             raise ArithmeticError("no second one")
-        yield Measurements("picked", float(PickyJudge.calls), {}, 2, None)
+        yield Measurements("picked", float(PickyEvaluator.calls), {}, 2, None)
         yield Items("picked", {}, ("a", "b"), (1.0, 2.0))
 
 
 def test_a_failure_of_one_trial_does_not_lose_the_others(
     campaign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PickyJudge, "calls", 0)
+    monkeypatch.setattr(PickyEvaluator, "calls", 0)
     monkeypatch.setattr("ablate.training.posthoc.evaluate.evaluations_of", lambda _: (Picky(),))
     path = tmp_path / "picky.py"
     path.write_text("")

@@ -12,7 +12,7 @@ from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.cli.app import execute
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust
-from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.evaluations import Evaluation, Evaluator
 from ablate.training.posthoc import evaluation_records
 from ablate.training.tasks.task import Items, Measurements, Predict, Task
 from tests.runners.test_evaluate import LATER, evaluate, rows
@@ -70,7 +70,7 @@ def asking(path: Path, *written: str) -> Path:
 def test_positions_are_stretched_for_the_evaluation_that_asks_for_it(campaign: Path, tmp_path: Path) -> None:
     """Its rows are those of a trial whose spec asks for it; the next evaluation finds positions as they were."""
     planned = run(tmp_path / "planned", use="later", seeds=1)
-    assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "judge.py", STRETCHED, PLAIN)) == 0
+    assert evaluate(campaign, "seed=0", "--with", asking(tmp_path / "evaluator.py", STRETCHED, PLAIN)) == 0
     query = """
         SELECT e.name, e.point['factor'] AS factor, e.point['length'] AS length, e.value, e.items, e.se_items
         FROM v_evaluation e JOIN grid_trial g USING (trial)
@@ -88,7 +88,7 @@ def test_one_wrong_folder_is_one_only(campaign: Path, tmp_path: Path, capsys: py
     first, second, third = found = [*Layout(campaign).trial_keys()]
     Layout(campaign).evaluations(second, 1).write_text("")
     with evaluation_records.lock_attempt(Layout(campaign), first, 1):
-        asked = asking(tmp_path / "judge.py", PLAIN)
+        asked = asking(tmp_path / "evaluator.py", PLAIN)
         assert evaluate(campaign, "grid=small", "--with", asked, "--json") == 4
     said = {each["trial"]: each for each in json.loads(capsys.readouterr().out)["data"]}
     assert {key: said[key]["outcome"] for key in found} == {first: "failed", second: "failed", third: "made"}
@@ -104,7 +104,7 @@ def test_what_all_trials_lack_ends_it(campaign: Path, tmp_path: Path, monkeypatc
         raise EnvironmentProblem("no space")
 
     monkeypatch.setattr(evaluation_records, "write_atomic", full)
-    assert evaluate(campaign, "grid=small", "--with", asking(tmp_path / "judge.py", PLAIN)) == 5
+    assert evaluate(campaign, "grid=small", "--with", asking(tmp_path / "evaluator.py", PLAIN)) == 5
     assert len(calls) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_record_that_cannot_be_read_keeps_its_shards(
     """It may be mended, so another evaluation that is written, and made again, leaves them; its own are replaced."""
     key, *_ = Layout(campaign).trial_keys()
     place = Layout(campaign).evaluations(key, 1)
-    assert evaluate(campaign, key, "--with", asking(tmp_path / "judge.py", PLAIN, PLAIN)) == 0
+    assert evaluate(campaign, key, "--with", asking(tmp_path / "evaluator.py", PLAIN, PLAIN)) == 0
     assert "1 evaluation of 1 trial: 1 made" in capsys.readouterr().err
     (record,) = place.glob("*.json")
     whole, before, shards = record.read_bytes(), rows(campaign, LATER), set(place.glob("*.parquet"))
@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_read_keeps_its_shards(
 
 
 class Talks(Evaluation):
-    """About a subject that only its judge knows, like the tasks of a folder."""
+    """About a subject that only its evaluator knows, like the tasks of a folder."""
 
     kind: Literal["talks"] = "talks"
     about: str = "talk"
@@ -140,11 +140,11 @@ class Talks(Evaluation):
     loud: bool = False
     length: ClassVar = 1
 
-    def open(self, task: Task) -> "TalksJudge":  # noqa: ARG002
-        return TalksJudge(self)
+    def open(self, task: Task) -> "TalksEvaluator":  # noqa: ARG002
+        return TalksEvaluator(self)
 
 
-class TalksJudge(Judge):
+class TalksEvaluator(Evaluator):
     asked = 0
 
     def __init__(self, spec: Talks) -> None:
@@ -155,7 +155,7 @@ class TalksJudge(Judge):
         return {self.spec.about: {"at": self.spec.at}}
 
     def evaluate(self, predict: Predict) -> Iterator[Measurements | Items]:  # noqa: ARG002
-        TalksJudge.asked += 1
+        TalksEvaluator.asked += 1
         yield Measurements(f"{self.spec.about}.words", 1.0, {"at": self.spec.at}, 1, None)
 
 
@@ -163,8 +163,8 @@ def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key, *_ = Layout(campaign).trial_keys()
-    monkeypatch.setattr(TalksJudge, "asked", 0)
-    file = asking(tmp_path / "judge.py", "")
+    monkeypatch.setattr(TalksEvaluator, "asked", 0)
+    file = asking(tmp_path / "evaluator.py", "")
 
     def evaluate_with(spec: Talks) -> int:
         monkeypatch.setattr("ablate.training.posthoc.evaluate.evaluations_of", lambda _: (spec,))
@@ -173,6 +173,6 @@ def test_a_subject_that_was_spoken_of_at_its_point_is_refused_before_the_work(
     assert evaluate_with(Talks()) == 0
     assert evaluate_with(Talks(loud=True)) == 2
     assert "has recorded talk.words" in capsys.readouterr().err
-    assert TalksJudge.asked == 1
+    assert TalksEvaluator.asked == 1
     assert [evaluate_with(each) for each in (Talks(at=1), Talks(about="talking"), Talks(about="tal"))] == [0, 0, 0]
-    assert TalksJudge.asked == 4
+    assert TalksEvaluator.asked == 4

@@ -23,7 +23,7 @@ from ablate.runners.execution import Inline
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import process_started, trial_state
+from ablate.store.files.trial_state import process_started, trial_state
 
 TESTS = Path(__file__).resolve().parent.parent
 KILLS = 4

@@ -15,7 +15,8 @@ from ablate.grid import Grid, Measure, over
 from ablate.runners.planning.worklist import collect_cells, list_trials, plan_knockouts
 from ablate.store.files.layout import Layout
 from ablate.training.evaluations.evaluation import open_evaluations
-from ablate.training.evaluations.knockout import Knockout, plan_knockout
+from ablate.training.evaluations.knockout import Knockout
+from ablate.training.evaluations.knockout_plan import plan_knockout
 from ablate.training.loop.knockout import measure_again
 from ablate.training.loop.train import train
 from ablate.training.tasks.task import ItemMeasurements, over_items, over_ratio

@@ -26,7 +26,7 @@ from waiting import wait_until
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.attempts.claims import Claim, Taken, claim
 from ablate.runners.attempts.leases import Leases, host_memory
-from ablate.store.files import trial_status
+from ablate.store.files import trial_state
 from ablate.store.files.atomic import read_json
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
@@ -105,7 +105,7 @@ def test_an_outage_takes_no_trial_from_its_owner(
 ) -> None:
     write_start(layout, TRIAL, 1, **ELSEWHERE)
     assert alive(leases, layout)
-    plain = trial_status._modified_ns
+    plain = trial_state._modified_ns
 
     def away(path: Path) -> int:
         clock.now += 10 * LEASE_S
@@ -115,12 +115,12 @@ def test_an_outage_takes_no_trial_from_its_owner(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trial_status, "_modified_ns", fail)
+        patch.setattr(trial_state, "_modified_ns", fail)
         for _ in range(20):
             clock.now += BEAT_S
             with pytest.raises(EnvironmentProblem, match="Input/output error"):
                 alive(leases, layout)
-        patch.setattr(trial_status, "_modified_ns", away)
+        patch.setattr(trial_state, "_modified_ns", away)
         assert alive(leases, layout)
     assert alive_for(leases, layout, clock, LEASE_S - BEAT_S - 0.1)
     clock.now += 0.2

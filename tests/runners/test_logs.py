@@ -14,7 +14,7 @@ from ablate.runners.attempts.worker_logs import worker_log
 from ablate.runners.monitoring.logs import follow
 from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, TrialState, trial_state
+from ablate.store.files.trial_state import AttemptState, TrialState, trial_state
 from ablate.store.store import Store
 
 

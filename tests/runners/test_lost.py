@@ -15,7 +15,7 @@ from ablate.runners.attempts.unreadable_results import find_unreadable, mark_unr
 from ablate.runners.cli.app import execute
 from ablate.runners.execution.run import run_campaign
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.store import Store
 
 OPTIONS = RunRequest(progress=False, land_every_s=None)

@@ -16,7 +16,7 @@ from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.files.trial_state import TrialState, trial_state
 
 WARM = ("torch", "pyarrow.parquet")
 """For trials that save: the server loads torch once, and not every worker for itself."""

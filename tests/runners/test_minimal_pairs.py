@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ablate import MaskedText, MinimalPairs, Task, Text, Trial
 from ablate.grid.errors import SpecError
-from ablate.training.evaluations.evaluation import Judge
+from ablate.training.evaluations.evaluation import Evaluator
 from ablate.training.evaluations.likelihood import generate
 from ablate.training.evaluations.lm_eval_adapter import HarnessQuestion, score_questions
 from ablate.training.loop.train import train
@@ -99,13 +99,13 @@ def test_scores_and_accuracies_are_those_of_plain_loops(
     with torch.inference_mode():
         for parameter in model.parameters():
             parameter.mul_(3)  # so that sentences differ by more than rounding
-        judge = evaluation.open(task(prose, scoring))
+        evaluator = evaluation.open(task(prose, scoring))
         sentences = [each for pair in (*AGREEMENT, *ORDER) for each in pair]
         expected = [by_hand(model, sentence, scoring) for sentence in sentences]
-        scores = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
-        rows = values(judge, model)
+        scores = evaluator.scores(model, [list(sentence.encode()) for sentence in sentences])
+        rows = values(evaluator, model)
         monkeypatch.setattr("ablate.training.evaluations.minimal_pairs._TOKENS", 64)  # many groups
-        groups = judge.scores(model, [list(sentence.encode()) for sentence in sentences])
+        groups = evaluator.scores(model, [list(sentence.encode()) for sentence in sentences])
     assert scores.tolist() == pytest.approx(expected, rel=1e-5)
     assert groups.tolist() == pytest.approx(expected, rel=1e-5)
     right = [float(good > bad) for good, bad in zip(expected[::2], expected[1::2], strict=True)]
@@ -115,8 +115,8 @@ def test_scores_and_accuracies_are_those_of_plain_loops(
     assert rows["minimal_pairs"] == pytest.approx((sum(right[:3]) / 3 + sum(right[3:]) / 2) / 2)
 
 
-def values(judge: Judge, predict: Callable[..., Tensor]) -> dict[str, float]:
-    return {each.name: each.value for each in judge.evaluate(predict) if isinstance(each, Measurements)}
+def values(evaluator: Evaluator, predict: Callable[..., Tensor]) -> dict[str, float]:
+    return {each.name: each.value for each in evaluator.evaluate(predict) if isinstance(each, Measurements)}
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_of_sentences(tmp_path: Path, source: str, scoring: str) -> None:
     (tmp_path / "some.txt").write_text("a b .\na c .\n")
     fields = {"source": str(tmp_path / "some.txt"), "scoring": scoring, "longest": 40}
     kind = Text if scoring == "causal" else MaskedText
-    judge = MinimalPairs.model_validate(fields).open(kind.model_validate({"source": source, "context": 40}))
+    evaluator = MinimalPairs.model_validate(fields).open(kind.model_validate({"source": source, "context": 40}))
     sentences = [list(b"x" * size) for size in (3, 30, 1, 17, 30, 4)]
-    together = judge.scores(counting, sentences).tolist()
-    assert together == [float(judge.scores(counting, [each])[0]) for each in sentences]
+    together = evaluator.scores(counting, sentences).tolist()
+    assert together == [float(evaluator.scores(counting, [each])[0]) for each in sentences]
     assert len(set(together)) == 5

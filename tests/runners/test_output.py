@@ -13,7 +13,7 @@ import pytest
 
 from ablate.grid.names import shorten
 from ablate.runners import output
-from ablate.runners.cli.verdict_text import format_number, format_percent
+from ablate.runners.cli.cell_tables import format_number, format_percent
 from ablate.runners.output import say, slow_notice, write, write_json, write_rows, write_table
 
 

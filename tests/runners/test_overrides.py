@@ -12,7 +12,7 @@ from real_spec import STUMBLING, real_spec
 from ablate.runners.cli.app import execute
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 SPEC = real_spec(
     "tried",

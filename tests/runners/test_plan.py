@@ -21,7 +21,7 @@ from ablate.store.files.layout import Layout
 from ablate.store.ingest.ingest import ingest
 from ablate.store.statistics.paired_differences import summarise
 from ablate.store.statistics.two_part import Learners, boschloo_p
-from ablate.store.statistics.verdict import judge
+from ablate.store.statistics.verdict import decide
 from ablate.store.store import Store
 
 
@@ -294,6 +294,6 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     assert (found.power_at_rope, found.seeds_for_rope) == (None, None)
     assert known.rope == pytest.approx(math.log(1.1))
     differences = np.random.default_rng(0).normal(known.rope, 0.08, size=(4000, 1, 6))
-    claimed = (judge(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
+    claimed = (decide(summarise(differences), rope=0.0, alpha=0.05, better="lower").p <= 0.05).mean()
     assert known.power_at_rope == pytest.approx(claimed, abs=4 * math.sqrt(0.25 / 4000))
     assert known.seeds_for_rope > 6

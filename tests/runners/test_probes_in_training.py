@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ablate.grid.errors import SpecError
 from ablate.runners.processes.training_context import Diverged
-from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.evaluations import Evaluation, Evaluator
 from ablate.training.loop.train import train
 from ablate.training.probes import GateSparsity, GradientNorms, LearnedNumbers, SinkShare, TokenClasses
 from ablate.training.probes.probe import Found, Probe, ProbeArray, Probed, ProbeInput, Probing
@@ -59,11 +59,11 @@ class Shifted(Evaluation):
     def measures(self) -> Mapping[str, Sequence[Mapping[str, float]]]:
         return {"ones": [{}]}
 
-    def open(self, task: Task) -> Judge:  # noqa: ARG002
+    def open(self, task: Task) -> Evaluator:  # noqa: ARG002
         return Ones(self.points)
 
 
-class Ones(Judge):
+class Ones(Evaluator):
     def __init__(self, points: int) -> None:
         self.points = points
 

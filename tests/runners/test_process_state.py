@@ -37,7 +37,7 @@ from ablate.runners.processes.training_context import NullContext
 from ablate.runners.provenance.code import spec_module_name
 from ablate.runners.provenance.specfile import load_spec_file
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
 from ablate.training.loop.train import train

@@ -22,7 +22,7 @@ from ablate.runners.cli.app import execute
 from ablate.runners.execution import Local
 from ablate.runners.execution.ray_machine import Ray
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 TESTS = Path(__file__).parent.parent
 

@@ -19,7 +19,7 @@ from ablate.runners.cli.app import execute
 from ablate.runners.cli.retry import choose, last_submission, spec_of
 from ablate.runners.monitoring.trial_locations import locate_trials
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.files.trust import trust
 from ablate.store.store import Store
 

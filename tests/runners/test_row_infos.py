@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from ablate import Measure, RowInfo
-from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.evaluations import Evaluation, Evaluator
 from ablate.training.probes import Probe, Probed, Probing
 from ablate.training.tasks import Measurements
 
@@ -58,7 +58,7 @@ class Own(Evaluation):
         return Spans()
 
 
-class Spans(Judge):
+class Spans(Evaluator):
     def evaluate(self, predict):
         yield Measurements("span", 2.0, {{}}, 1, None)
 

@@ -32,7 +32,7 @@ from ablate.runners.execution.progress import GridMember, ProgressDisplay, Tally
 from ablate.runners.execution.run import Interrupts, RunResult, run_campaign
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
 from ablate.store.store import Store
 

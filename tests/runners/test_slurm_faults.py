@@ -26,7 +26,7 @@ from ablate.runners.execution import Inline, Local
 from ablate.runners.processes.failure import Failure, breaks_process
 from ablate.store.files.atomic import environment_problem
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.files.trial_state import TrialState, trial_state
 
 WARM = ("torch", "pyarrow.parquet")
 BLIND = ("torch", "pretend_cuda", "pyarrow.parquet")

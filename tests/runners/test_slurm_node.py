@@ -27,7 +27,7 @@ from ablate.runners.backends.slurm.worker.exit_codes import ExitCode
 from ablate.runners.backends.slurm.worker.signals import SignalState
 from ablate.runners.backends.slurm.worker.supervisor import _Supervisor, _wait_for_assignment
 from ablate.store.files.atomic import write_json
-from ablate.store.files.trial_status import TrialState, process_started, trial_state
+from ablate.store.files.trial_state import TrialState, process_started, trial_state
 
 WARM = {"preload": ("torch", "pyarrow.parquet")}
 GRID: dict[str, Any] = {"seeds": [0, 1, 2], "steps": 40, "fate_at": 100}

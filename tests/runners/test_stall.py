@@ -24,7 +24,7 @@ from ablate.runners.execution.stall import Stall
 from ablate.store.files.attempts import Heartbeat
 from ablate.store.files.layout import Layout
 from ablate.store.files.records import Progress
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.training.trial import Execution
 
 BLOCKING = '''

@@ -27,7 +27,7 @@ from ablate.runners.monitoring.status_text import (
 from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
 from ablate.runners.monitoring.watch import changes, read_view as view
 from ablate.store.files.atomic import read_json, write_json
-from ablate.store.files.trial_status import process_started
+from ablate.store.files.trial_state import process_started
 from ablate.store.state import COUNTED
 from ablate.store.store import Store
 

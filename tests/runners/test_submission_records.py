@@ -41,7 +41,7 @@ from ablate.runners.monitoring.trial_locations import TrialLocations, locate_tri
 from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import pid_space, process_started
+from ablate.store.files.trial_state import pid_space, process_started
 from ablate.store.store import Store
 
 OLD, MINE, NEW = (f"20260101T00000{at}-00000{at}" for at in range(3))

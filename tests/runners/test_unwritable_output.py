@@ -13,7 +13,7 @@ from ablate.runners.processes.failure import failure_of
 from ablate.runners.processes.training_context import Diverged
 from ablate.store.files.error_texts import MOST_MESSAGE, MOST_TRACEBACK, limit_text
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import TrialState, trial_state
+from ablate.store.files.trial_state import TrialState, trial_state
 from ablate.store.store import Store
 
 RUN = Path(toy_faults.__file__).with_name("toy_run.py")

@@ -24,7 +24,7 @@ from ablate.runners.processes.failure import Failure, failure_of
 from ablate.runners.processes.training_context import Diverged, TrainingContext, TrainingResult
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import verify_shard
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.store import Store
 from ablate.training.tasks.user_files import unreadable

@@ -20,7 +20,7 @@ from ablate.grid.errors import StoreError
 from ablate.store.database.queries import damage
 from ablate.store.files.atomic import read_json, write_atomic, write_json
 from ablate.store.files.shards import ShardInfo
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.ingest_counts import Ingested
 from ablate.store.ingest.ingest_shards import ShardIngest

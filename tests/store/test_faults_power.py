@@ -18,7 +18,7 @@ from ablate.store.files.attempts import write_end
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
 from ablate.store.files.shards import ShardBuffer, verify_shard
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.database_snapshot import publish
 from ablate.store.ingest.ingest import ingest
 from ablate.store.ingest.rebuild import _replace

@@ -23,7 +23,7 @@ from ablate.store import Campaign
 from ablate.store.external_runs import logged_plans
 from ablate.store.files.layout import Layout
 from ablate.store.files.shards import ShardBuffer
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.rebuild import rebuild
 
 Process = Callable[..., subprocess.Popen[str]]

@@ -11,7 +11,7 @@ from ablate.grid.errors import SpecError
 from ablate.runners.cli.app import execute
 from ablate.store import Campaign
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 
 
 def test_results_of_several_versions_of_the_code_get_no_verdict_until_they_are_logged_again(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from synthetic import plan_header, plan_lines, publish_grid, write_end, write_start
 
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.ingest.ingest import ingest
 from ablate.store.state import COUNTED, OF_FILES, State
 from ablate.store.store import Store

@@ -8,7 +8,7 @@ import pytest
 from synthetic import write_end, write_start
 
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import (
+from ablate.store.files.trial_state import (
     heartbeat_age,
     local_process,
     pid_space,
@@ -120,7 +120,7 @@ def test_process_numbers_that_this_process_is_not_shown_under_name_no_process(mo
     assert pid_space.__wrapped__() == "unknown"
     about = {"host": socket.gethostname(), "pid": os.getppid()}
     assert local_process({**about, "pid_space": ours}) is True
-    monkeypatch.setattr("ablate.store.files.trial_status.pid_space", lambda: "unknown")
+    monkeypatch.setattr("ablate.store.files.trial_state.pid_space", lambda: "unknown")
     assert local_process({**about, "pid_space": "unknown"}) is None
     assert local_process({**about, "pid_space": ours}) is None
     assert local_process(about) is True

@@ -2,7 +2,7 @@
 
 from ablate.training.evaluations.boundary_values import BoundaryValues as BoundaryValues
 from ablate.training.evaluations.deviant_inputs import DeviantInputs as DeviantInputs
-from ablate.training.evaluations.evaluation import Evaluation as Evaluation, Judge as Judge
+from ablate.training.evaluations.evaluation import Evaluation as Evaluation, Evaluator as Evaluator
 from ablate.training.evaluations.large_value import LargeValue as LargeValue
 from ablate.training.evaluations.length_extrapolation import (
     LengthExtrapolation as LengthExtrapolation,

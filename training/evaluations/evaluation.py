@@ -19,7 +19,7 @@ from ablate.variants.model.foreign import AnyBackbone
 from ablate.variants.stages.positions import Positions
 
 
-class Judge(ABC):
+class Evaluator(ABC):
     """An evaluation with the data that it has read."""
 
     @property
@@ -87,14 +87,14 @@ class Evaluation(Choice):
         """Return names and points of measurements, as `Task.measures` does."""
         return None
 
-    def open(self, task: Task) -> Judge:
+    def open(self, task: Task) -> Evaluator:
         """Read or draw its items, once per process; SpecError if files are missing or differ from the spec.
 
         An evaluation without items of its own overrides `measure` instead.
         """
         if type(self).measure is Evaluation.measure:
             raise SpecError(f"{type(self).__name__} has neither open nor measure; an evaluation overrides one, add it")
-        return _PlainJudge(self, task)
+        return _PlainEvaluator(self, task)
 
     def measure(self, predict: Predict, task: Any) -> Iterator[Measurements]:
         """Measure a model of `task`."""
@@ -102,7 +102,7 @@ class Evaluation(Choice):
 
 
 @final
-class _PlainJudge(Judge):
+class _PlainEvaluator(Evaluator):
     def __init__(self, evaluation: Evaluation, task: Task) -> None:
         self._evaluation, self._task = evaluation, task
 
@@ -123,12 +123,12 @@ def over_sets(name: str, rows: Sequence[Measurements]) -> Measurements:
     return Measurements(name, value, rows[0].point, sum(row.items for row in rows), se)
 
 
-def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Judge]]:
-    """Open evaluations, each with its judge; SpecError if two of them measure one name at one point."""
+def open_evaluations(task: Task, evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluator]]:
+    """Open evaluations, each with its evaluator; SpecError if two of them measure one name at one point."""
     pairs = [(each, each.open(task)) for each in evaluations]
     taken: dict[tuple[object, ...], Evaluation] = {}
-    for spec, judge in pairs:
-        for subject, point in judge.subjects.items():
+    for spec, evaluator in pairs:
+        for subject, point in evaluator.subjects.items():
             if taken.setdefault((subject, *sorted(point.items())), spec) is not spec:
                 raise SpecError(f"two evaluations {spec.label} both measure {row_words(subject, point)}; leave one out")
     return pairs

@@ -24,7 +24,7 @@ from torch import Tensor
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import Spec
 from ablate.grid.validation import INCREASING
-from ablate.training.evaluations.evaluation import Evaluation, Judge
+from ablate.training.evaluations.evaluation import Evaluation, Evaluator
 from ablate.training.evaluations.likelihood import costs
 from ablate.training.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from ablate.variants import Positions, Rotary, Tokens, Yarn
@@ -124,18 +124,18 @@ class LengthExtrapolation(Evaluation):
         place: dict[str, float] = {"length": length, "factor": factor_of(self.scaling)}
         return place if position is None else {**place, "position": position}
 
-    def open(self, task: Task) -> "LengthExtrapolationJudge":
+    def open(self, task: Task) -> "LengthExtrapolationEvaluator":
         assert isinstance(task, Lengthens)
         assert isinstance(task.inputs, Tokens)
         try:
             windows = task.windows(self.length, self.count)
         except SpecError as error:
             raise SpecError(f"length_extrapolation needs windows of {self.length} predictions: {error}") from error
-        return LengthExtrapolationJudge(self, windows, task.inputs.vocabulary, task.unscored)
+        return LengthExtrapolationEvaluator(self, windows, task.inputs.vocabulary, task.unscored)
 
 
 @final
-class LengthExtrapolationJudge(Judge):
+class LengthExtrapolationEvaluator(Evaluator):
     """Shows the ends of windows. The first `unscored` positions may see later tokens."""
 
     def __init__(self, spec: LengthExtrapolation, windows: Batch, vocabulary: int, unscored: int) -> None:

@@ -33,7 +33,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import Added, OutsideKey
-from ablate.training.evaluations.evaluation import Evaluation, Judge, slug
+from ablate.training.evaluations.evaluation import Evaluation, Evaluator, slug
 from ablate.training.evaluations.length_extrapolation import Stretch, stretch_positions
 from ablate.training.evaluations.lm_eval_adapter import (
     SEED,
@@ -116,11 +116,11 @@ class LmEval(Evaluation):
     def positions(self, model: AnyBackbone) -> Positions:
         return stretch_positions(model, self.scaling)
 
-    def open(self, task: Task) -> "LmEvalJudge":
+    def open(self, task: Task) -> "LmEvalEvaluator":
         assert isinstance(task, Encodes)
         if self.include is not None:
             require_hash(self.content_hash, _hash_of(Path(self.include)), self.include)
-        return LmEvalJudge(self, RequestConverter(task.encoder(), self.length_on(task), score_bos=self.score_bos))
+        return LmEvalEvaluator(self, RequestConverter(task.encoder(), self.length_on(task), score_bos=self.score_bos))
 
 
 def _hash_of(folder: Path) -> str:
@@ -139,7 +139,7 @@ def _file_hash(path: Path) -> str:
 
 
 @final
-class LmEvalJudge(Judge):
+class LmEvalEvaluator(Evaluator):
     """Builds all requests when it is opened, so problems are known before any training."""
 
     def __init__(self, spec: LmEval, converter: RequestConverter) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ablate.grid.errors import SpecError
 from ablate.grid.spec import OutsideKey
-from ablate.training.evaluations.evaluation import Evaluation, Judge, over_sets, slug
+from ablate.training.evaluations.evaluation import Evaluation, Evaluator, over_sets, slug
 from ablate.training.evaluations.likelihood import costs, encoding
 from ablate.training.tasks.task import UNSCORED, Batch, Items, Measurements, Predict, Task, over_items
 from ablate.training.tasks.text.corpus import content_hash, decode
@@ -165,9 +165,9 @@ class MinimalPairs(Evaluation):
         by_paradigm = [f"{kind}.{name}" for kind in kinds for name in self.names]
         return {name: [{}] for name in (*kinds, "chance.minimal_pairs", *by_paradigm)}
 
-    def open(self, task: Task) -> "MinimalPairsJudge":
+    def open(self, task: Task) -> "MinimalPairsEvaluator":
         assert isinstance(task, Encodes)
-        return MinimalPairsJudge(self, task.encoder(), self.read())
+        return MinimalPairsEvaluator(self, task.encoder(), self.read())
 
 
 def _hash(files: Mapping[str, Pairs]) -> str:
@@ -175,7 +175,7 @@ def _hash(files: Mapping[str, Pairs]) -> str:
 
 
 @final
-class MinimalPairsJudge(Judge):
+class MinimalPairsEvaluator(Evaluator):
     def __init__(self, spec: MinimalPairs, encoder: Encoder, files: Mapping[str, Pairs]) -> None:
         if spec.scoring == "masked" and encoder.mask is None:
             raise SpecError("the task's tokenizer has no mask token, which scoring='masked' needs; use 'holistic'")

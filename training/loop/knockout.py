@@ -26,7 +26,7 @@ import torch
 
 from ablate.grid.values import MOST_NAME
 from ablate.runners.output import say
-from ablate.training.evaluations import Evaluation, Judge
+from ablate.training.evaluations import Evaluation, Evaluator
 from ablate.training.evaluations.knockout import Knockout, row_name
 from ablate.training.loop.number_means import use_means
 from ablate.training.loop.refit import fit_scales, last_batches
@@ -58,7 +58,7 @@ class Subject(NamedTuple):
     trial: Trial
     model: Transformer
     data: Data
-    judges: Sequence[tuple[Evaluation, Judge]]
+    evaluators: Sequence[tuple[Evaluation, Evaluator]]
     predict: Predict
 
 
@@ -166,22 +166,22 @@ def _change(name: str, own: Measurements, left: Measurements) -> Measurements:
 
 def measure_again(subject: Subject) -> Iterator[Measurements | Items]:
     """Yield what may hold the planned measure of a trial: its task's evaluation, its evaluations, or logged values."""
-    trial, model, data, judges, predict = subject
+    trial, model, data, evaluators, predict = subject
     asked = trial.execution.knockout
     assert asked is not None
     name = asked.name
     if _may_yield(trial.task, name):
         yield from data.evaluate(predict)
-    for evaluation, judge in judges:
-        if name in judge.subjects or _may_yield(evaluation, name):
+    for evaluation, evaluator in evaluators:
+        if name in evaluator.subjects or _may_yield(evaluation, name):
             with model.use_positions(evaluation.positions(trial.model)):
-                yield from judge.evaluate(predict)
+                yield from evaluator.evaluate(predict)
     if name in (logged := ["loss", *data.logged]):
         yield _measure_logged(subject, logged.index(name), name)
 
 
-def _may_yield(judge: Task | Evaluation, name: str) -> bool:
-    declared = judge.measures()
+def _may_yield(source: Task | Evaluation, name: str) -> bool:
+    declared = source.measures()
     return declared is None or name in declared
 
 

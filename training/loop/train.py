@@ -90,7 +90,7 @@ class _TrainingRun:
         self._training = trial.training
         self._data, self._drawn_on = trial.task.open(), trial.task.drawn_on(self._device)
         require_long_enough(self._data, trial.probing, trial.model)
-        self._judges = open_evaluations(trial.task, trial.evaluations)
+        self._evaluators = open_evaluations(trial.task, trial.evaluations)
         self._bound = DIVERGED * self._data.constant_loss
         self._model = build_model(trial).to(self._device)
         self._flat = Flat(self._model, by_matrix=self._training.optimiser.by_matrix)
@@ -145,8 +145,8 @@ class _TrainingRun:
         self._context.begins(self._device.type, "+".join(dict.fromkeys(paths)), self._record())
 
     def _record(self) -> Mapping[str, Any] | None:
-        judged = [{"kind": each.label, **judge.record} for each, judge in self._judges if judge.record is not None]
-        return {**(self._data.record or {}), "evaluations": judged} if judged else self._data.record
+        recorded = [{"kind": spec.label, **each.record} for spec, each in self._evaluators if each.record is not None]
+        return {**(self._data.record or {}), "evaluations": recorded} if recorded else self._data.record
 
     def _step(self, step: int) -> None:
         began = time.perf_counter()
@@ -280,13 +280,13 @@ class _TrainingRun:
         outputs = ModelPredict(self._model, self._device, self._training.precision)
         predict = InterruptiblePredict(outputs, self._answers, self._context.stop_requested, keep)
         yield from self._data.evaluate(predict)
-        for evaluation, judge in self._judges:
+        for evaluation, evaluator in self._evaluators:
             if step == self._training.steps or not evaluation.at_end:
                 with self._model.use_positions(evaluation.positions(self._trial.model)):
-                    yield from judge.evaluate(predict)
+                    yield from evaluator.evaluate(predict)
         if step == self._training.steps and self._trial.execution.knockout is not None:
             assert isinstance(self._model, Transformer)
-            subject = Subject(self._trial, self._model, self._data, self._judges, predict)
+            subject = Subject(self._trial, self._model, self._data, self._evaluators, predict)
             yield from knock_out(subject, self._count_refit)
 
     def _count_refit(self, seconds: float) -> None:

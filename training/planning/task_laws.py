@@ -253,8 +253,8 @@ def require_evaluation_laws(evaluation: Evaluation, task: Task) -> None:
     pair = []
     for noise in range(2):
         with one_sentence(f"{where}: open()"):
-            judge = evaluation.open(task)
-        pair.append(try_evaluation(where, task.inputs, judge.evaluate, noise))
+            evaluator = evaluation.open(task)
+        pair.append(try_evaluation(where, task.inputs, evaluator.evaluate, noise))
     first, second = pair
     _check_equal(where, first, second)
     with one_sentence(f"{where}: length, measures()"):

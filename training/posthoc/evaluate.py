@@ -140,14 +140,14 @@ def _evaluate_trial(
             continue
         tell(f"{spec.label} on {trained.device.type}")
         try:
-            yield _judge(store, trained, spec, wanted, changed, codes)
+            yield _evaluate_spec(store, trained, spec, wanted, changed, codes)
         except EnvironmentProblem:
             raise
         except Exception as error:  # noqa: BLE001  # a result: the other evaluations go on
             yield _describe_failure(kept.key, spec.label, spec.key, error)
 
 
-def _judge(
+def _evaluate_spec(
     store: Store, trained: TrainedModel, spec: Evaluation | Knockout, wanted: Wanted, changed: list[str], codes: Codes
 ) -> Result:
     key, number = trained.kept.key, trained.kept.number
@@ -163,11 +163,11 @@ def _judge(
         else:
             trial = trained.trial.changed(evaluations=(spec,))  # refuses unsuitable evaluations
             trained = replace(trained, trial=trial, sources=codes.sources(trial))
-            judge = spec.open(trial.task)
-            planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in judge.subjects.items()}}
+            evaluator = spec.open(trial.task)
+            planned = {**(spec.measures() or {}), **{f"{name}.": [point] for name, point in evaluator.subjects.items()}}
             rows = frozenset((name, coordinates(point)) for name, points in planned.items() for point in points)
             _require_new(store, place, rows, again=wanted.again)
-            measured, data = trained.evaluate(judge)
+            measured, data = trained.evaluate(evaluator)
         result = records.EvaluationRecord(
             [each for each in measured if isinstance(each, Measurements)],
             [each for each in measured if isinstance(each, Items)],

@@ -20,9 +20,9 @@ from ablate.runners.processes.rank_launcher import device_of
 from ablate.runners.provenance.code import Codes, changed_since
 from ablate.store.files.atomic import is_temporary
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, TrialState, trial_state
+from ablate.store.files.trial_state import AttemptState, TrialState, trial_state
 from ablate.store.store import Store
-from ablate.training.evaluations import Judge
+from ablate.training.evaluations import Evaluator
 from ablate.training.evaluations.evaluation import open_evaluations
 from ablate.training.evaluations.knockout import Knockout
 from ablate.training.loop.knockout import Subject, knock_out
@@ -73,18 +73,18 @@ class TrainedModel:
         with apart, torch.inference_mode(), torch.random.fork_rng(devices=cuda), threads:
             yield
 
-    def evaluate(self, judge: Judge) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
+    def evaluate(self, evaluator: Evaluator) -> tuple[list[Measurements | Items], Mapping[str, Any] | None]:
         (spec,) = self.trial.evaluations
         with self.evaluation_context(), self.model.use_positions(spec.positions(self.trial.model)):
-            return list(judge.evaluate(self.predict)), judge.record
+            return list(evaluator.evaluate(self.predict)), evaluator.record
 
     def knock_out(self, asked: Knockout) -> list[Measurements | Items]:
         """Measure the knock-outs; empty if nothing of the trial yields their measure."""
         trial = self.trial.changed(execution=self.trial.execution.changed(knockout=asked))
         assert isinstance(self.model, Transformer)
         with self.evaluation_context():
-            judges = open_evaluations(trial.task, trial.evaluations)
-            subject = Subject(trial, self.model, trial.task.open(), judges, self.predict)
+            evaluators = open_evaluations(trial.task, trial.evaluations)
+            subject = Subject(trial, self.model, trial.task.open(), evaluators, self.predict)
             return list(knock_out(subject, lambda _: None))
 
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.store.statistics import compare, judge, p_zero, summarise, t_interval
+from ablate.store.statistics import compare, decide, p_zero, summarise, t_interval
 from ablate.store.statistics.power import power
-from ablate.store.statistics.verdict import Judgement
+from ablate.store.statistics.verdict import Decision
 
 REPS = 4000
 ALPHA = 0.05
@@ -38,8 +38,8 @@ def correlated(n: int, rho: float, reps: int = 4000) -> np.ndarray:
     return np.sqrt(2 * (1 - rho)) * rng.normal(size=(reps, n))
 
 
-def judged(differences: np.ndarray, rope: float) -> Judgement:
-    return judge(summarise(differences), rope=rope, alpha=ALPHA, better="lower")
+def judged(differences: np.ndarray, rope: float) -> Decision:
+    return decide(summarise(differences), rope=rope, alpha=ALPHA, better="lower")
 
 
 def within_the_promise(wrong: np.ndarray) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from ablate.store.statistics import Paired, holm, judge, p_zero, summarise, t_interval
+from ablate.store.statistics import Paired, decide, holm, p_zero, summarise, t_interval
 from ablate.store.statistics.paired_differences import (
     hedges_g,
     p_beyond,
@@ -137,7 +137,7 @@ def test_a_comparison_that_cannot_be_tested_stays_nan_and_still_counts_in_the_fa
 def test_a_claim_of_a_difference_always_excludes_zero_after_holm() -> None:
     rng = np.random.default_rng(6)
     pairs = Paired(np.full((500, 7), 4.0), rng.normal(0, 0.3, (500, 7)), rng.uniform(0.01, 0.3, (500, 7)))
-    judged = judge(pairs, rope=0.1, alpha=0.05, better="lower")
+    judged = decide(pairs, rope=0.1, alpha=0.05, better="lower")
     claims = np.isin(judged.words, ["better", "worse", "real, size unproven"])
     small = judged.words == "equivalent"
     assert ((claims | small) >= (judged.p_holm <= 0.05)).all()
@@ -159,7 +159,7 @@ def test_p_is_at_most_its_level_exactly_if_holm_rejects(p: list[float], alpha: f
 def test_the_interval_that_decides_shows_the_word() -> None:
     rng, rope = np.random.default_rng(8), 0.1
     pairs = Paired(np.full((800, 6), 4.0), rng.normal(0, 0.3, (800, 6)), 10 ** rng.uniform(-3, -0.3, (800, 6)))
-    judged = judge(pairs, rope=rope, alpha=0.05, better="lower")
+    judged = decide(pairs, rope=rope, alpha=0.05, better="lower")
     (low, high), (plain_low, plain_high) = t_interval(pairs, judged.level), t_interval(pairs)
     beyond, zero = (low > rope) | (high < -rope), (low <= 0) & (high >= 0)
     within = (low >= -rope) & (high <= rope)
@@ -181,6 +181,6 @@ def test_a_wider_rope_never_turns_another_word_into_better_or_worse() -> None:
     pairs = Paired(np.full((500, 4), 5.0), rng.normal(0, 0.3, (500, 4)), rng.uniform(0.01, 0.3, (500, 4)))
     before = np.ones((500, 4), dtype=bool)
     for rope in (0.0, 0.05, 0.1, 0.4):
-        now = np.isin(judge(pairs, rope=rope, alpha=0.05, better="lower").words, ["better", "worse"])
+        now = np.isin(decide(pairs, rope=rope, alpha=0.05, better="lower").words, ["better", "worse"])
         assert (now <= before).all()
         before = now

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from ablate.store.statistics import Paired, compare, judge, summarise
+from ablate.store.statistics import Paired, compare, decide, summarise
 from ablate.store.statistics.shared_variance import guard_variance
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ def differences(noise: str, rng: np.random.Generator, tables: int, m: int, n: in
 def test_tables_without_a_difference_rarely_claim_one(noise: str, m: int, n: int) -> None:
     tables = 2000
     own = summarise(differences(noise, np.random.default_rng([m, n]), tables, m, n))
-    words = judge(guard_variance(own), rope=0.0, alpha=0.05, better="lower").words
+    words = decide(guard_variance(own), rope=0.0, alpha=0.05, better="lower").words
     false = np.isin(words, ["better", "worse", "real, size unproven"]).any(-1).sum()
     assert false <= stats.binom.ppf(0.9999, tables, 0.065)
 
@@ -84,7 +84,7 @@ def test_tables_without_a_difference_rarely_claim_one(noise: str, m: int, n: int
 def test_it_finds_more_than_each_alone_from_three_seeds() -> None:
     own = summarise(differences("normal", np.random.default_rng(2), 1000, 20, 3) + 3 * np.sqrt(2))
     found = [
-        (judge(each, rope=0.0, alpha=0.05, better="lower").words == "worse").mean()
+        (decide(each, rope=0.0, alpha=0.05, better="lower").words == "worse").mean()
         for each in (own, guard_variance(own))
     ]
     assert found[0] < 0.12

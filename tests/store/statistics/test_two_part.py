@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ablate.store.statistics.paired_differences import Paired, summarise
-from ablate.store.statistics.two_part import Learners, boschloo_p, exact_interval, judge_parts, two_part
+from ablate.store.statistics.two_part import Learners, boschloo_p, decide_parts, exact_interval, two_part
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def test_every_run_learned_gives_values_all_of_alpha() -> None:
     error = stats.t.isf(0.035 / 2, 4) / np.sqrt(5)  # p is 0.035, between alpha / 2 and alpha
     values = values._replace(mean=np.array([error]))
     claims = [
-        judge_parts([Learners(k, 5, 5, 5)], values, rope=0.0, alpha=0.05, better="higher").value[0] for k in (5, 4)
+        decide_parts([Learners(k, 5, 5, 5)], values, rope=0.0, alpha=0.05, better="higher").value[0] for k in (5, 4)
     ]
     assert claims == [1, 0]
 
@@ -109,6 +109,6 @@ def test_equal_shares_and_values_are_rarely_claimed_to_differ(q: float, m: int, 
         parts = [summarise((values[i + 1] - values[0])[each]) for i, each in enumerate(both)]
         learners = [Learners(int(each.sum()), n, int(learned[0].sum()), n) for each in learned[1:]]
         pairs = Paired(*(np.array(part, dtype=np.float64) for part in zip(*parts, strict=True)))
-        found = judge_parts(learners, pairs, rope=0.0, alpha=0.05, better="lower")
+        found = decide_parts(learners, pairs, rope=0.0, alpha=0.05, better="lower")
         false += bool(found.share.any() or found.value.any())
     assert false <= stats.binom.ppf(0.9999, tables, 0.05)

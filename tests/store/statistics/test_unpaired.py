@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.store.statistics import compare, judge, p_zero, summarise, t_interval
+from ablate.store.statistics import compare, decide, p_zero, summarise, t_interval
 from ablate.store.statistics.paired_differences import Paired, hedges_g, superiority, welch
 
 RULES = {"baseline": "a", "scale": "linear", "better": "lower", "rope": 0.1}
@@ -112,7 +112,7 @@ def test_unpaired_families_get_any_false_verdict_at_most_five_times_in_a_hundred
     rng = np.random.default_rng([n, 7])
     base = rng.normal(size=(REPS, 1, n))
     cells = ratio * rng.normal(size=(REPS, 5, n))
-    words = judge(welch(cells, base), rope=0.0, alpha=0.05, better="lower").words
+    words = decide(welch(cells, base), rope=0.0, alpha=0.05, better="lower").words
     claimed = np.isin(words, ["better", "worse", "real, size unproven"]).any(-1).sum()
     assert claimed <= stats.binom.ppf(0.999, REPS, 0.05)
 

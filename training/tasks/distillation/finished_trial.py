@@ -16,7 +16,7 @@ from ablate.grid.spec import OutsideKey, Spec
 from ablate.grid.validation import spec_error
 from ablate.runners.checkpoint import Saved, read_checkpoint
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.training.tasks.distillation.teacher import (
     Teacher,
     Teaching,

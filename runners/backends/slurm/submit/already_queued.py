@@ -14,7 +14,7 @@ from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import read_plan
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import ENDED, State
 
 

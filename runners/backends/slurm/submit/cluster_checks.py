@@ -11,7 +11,7 @@ from ablate.runners.backends.slurm.spec import Resources
 from ablate.runners.backends.slurm.submit.cluster_limits import Limits, Partition
 from ablate.runners.planning.worklist import GridTrial
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import trial_state
+from ablate.store.files.trial_state import trial_state
 from ablate.store.state import ENDED, State
 
 _LOCAL_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))

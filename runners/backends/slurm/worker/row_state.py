@@ -14,7 +14,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.checkpoint import checkpointed_step, discard_forgotten
 from ablate.runners.processes.failure import out_of_memory
 from ablate.store.files.layout import Layout
-from ablate.store.files.trial_status import AttemptState, TrialState, last_beat_ns, local_process, trial_state
+from ablate.store.files.trial_state import AttemptState, TrialState, last_beat_ns, local_process, trial_state
 from ablate.store.state import State
 
 

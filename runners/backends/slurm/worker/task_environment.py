@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from ablate.store.files.trial_status import process_started
+from ablate.store.files.trial_state import process_started
 
 
 @final
