@@ -1,7 +1,7 @@
 """The pages of the app, each an `AppPage` that an entry point of `ablate.pages` names; any package may add some.
 
 Our own entry points are in `pyproject.toml`; `make` installs anew after an edit. Published is `papers/page.py`;
-`attention.py` is a part of Mechanism, `trade_offs.py` of Compare, `run_*.py` of Run.
+`mechanism_maps.py` is a part of Mechanism, `compare_costs.py` of Compare, `run_*.py` of Run.
 """
 
 import logging

@@ -19,7 +19,7 @@ from ablate.dashboards.app.page import (
     html,
     memoise,
 )
-from ablate.dashboards.app.pages.trade_offs import (
+from ablate.dashboards.app.pages.compare_costs import (
     check_costs,
     cost_controls,
     draw_axes,

@@ -19,7 +19,7 @@ from ablate.dashboards.app.page import (
     memoise,
     options,
 )
-from ablate.dashboards.app.pages.attention import (
+from ablate.dashboards.app.pages.mechanism_maps import (
     check_maps,
     draw_heads,
     draw_one_map,
