@@ -7,6 +7,7 @@ import polars as pl
 
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
+from ablate.store.analysis.two_part import never_learned
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, compared_runs, every_run, measure_of
 from ablate.store.statistics import beyond_controls
 from ablate.store.statistics.selection import select_then_report
@@ -17,9 +18,10 @@ from ablate.store.store import Store
 def control_tests(
     store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
-    """One row per variant that has controls: the columns of `beyond_controls`. Raises as `verdicts` does.
+    """One row per variant that has controls: the columns of `beyond_controls`, and `never_learned`, labels of controls.
 
-    Where verdicts compare settings at their best level of nuisance axes, so are controls.
+    Where verdicts compare settings at their best level of nuisance axes, so are controls. A control none of whose runs
+    learned the task explains nothing: if no other was tested, `beyond` is "unknown". Raises as `verdicts` does.
     """
     by = measure_of(store, grid, measure)
     values, planned = every_run(store, grid, by), store.grid(grid).get("controls") or {"of": {}, "missing": {}}
@@ -33,7 +35,17 @@ def control_tests(
         of = store.grid(grid).get("baselines") or {}
         values, controls = _tune_controls(values, compared, controls, of, by)
         base, missing = compared.baseline, _by_setting(compared, missing)
-    return beyond_controls(values, baseline=base, controls=controls, missing=missing, scale=by.scale, alpha=by.alpha)
+    tests = beyond_controls(values, baseline=base, controls=controls, missing=missing, scale=by.scale, alpha=by.alpha)
+    return _mark_never_learned(tests, controls, never_learned(store, grid, by), dict(values["cell", "label"].rows()))
+
+
+def _mark_never_learned(
+    tests: pl.DataFrame, controls: Mapping[str, Sequence[str]], never: set[str], labels: Mapping[str, str]
+) -> pl.DataFrame:
+    idle = [[labels[each] for each in controls.get(cell, ()) if each in never] for cell in tests["cell"]]
+    marked = tests.with_columns(pl.Series("never_learned", idle, pl.List(pl.String)))
+    only = (pl.col("beyond") == "yes") & (pl.col("never_learned").list.len() == pl.col("controls"))
+    return marked.with_columns(beyond=pl.when(only).then(pl.lit("unknown")).otherwise("beyond"))
 
 
 def _by_setting(compared: ComparedRuns, of: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -83,11 +95,15 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
         nearest = f"{control['control_label']} ({numbers} to {_with_sign(control['high'])})"
     if control["beyond"] == "no":
         return f"not shown to be {word} than {nearest}"
+    never = [*control["never_learned"]]
+    if control["beyond"] == "unknown" and never and not control["untested"]:
+        return f"no control learned the task, so none explains it: {', '.join(never)}"
     if control["beyond"] == "unknown":
         tested = "" if control["control_label"] is None else f"; {word} than {nearest}"
         return f"not tested against {', '.join(control['untested'])}{tested}"
     told = f"{word} than each of {control['controls']} controls, least so than {nearest}"
-    return f"{told}; p after Holm {control['p_holm']:.3g}"
+    idle = f"; {', '.join(never)} never learned the task and explain{'s' * (len(never) == 1)} nothing" if never else ""
+    return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 
 
 def _with_sign(value: float | None) -> str:

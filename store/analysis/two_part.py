@@ -1,14 +1,14 @@
 """The two parts of a grid's table where runs learn or do not, read from its store."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.once import once
-from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, runs
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, every_run, measure_of, runs
 from ablate.store.database import queries
 from ablate.store.statistics import Baseline
 from ablate.store.statistics.two_part import two_part as judge_two_parts
@@ -73,13 +73,26 @@ def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | 
     return None if learned is None else {*learned.runs.filter(learned=1).select("cell", "seed").iter_rows()}
 
 
+def never_learned(store: Store, grid: str, by: GridMeasure) -> set[str]:
+    """Return the cells, controls too, none of whose runs learned by the limit of the grid or against a predictor."""
+    values = every_run(store, grid, by)
+    if (declared := store.grid(grid).get("learned")) is None:
+        learned = _beats_predictor(store, grid, by, values)
+    else:
+        learned = _reach_limit(store, grid, declared, every_run)
+    if learned is None:
+        return set()
+    cells = learned.runs.drop_nulls("learned").group_by("cell").agg((pl.col("learned") == 1).any())
+    return {*cells.filter(~pl.col("learned"))["cell"]}
+
+
 @once
 def _find_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> _Learned | None:
     values = runs(store, grid, by)
     if (declared := store.grid(grid).get("learned")) is None:
         learned = _beats_predictor(store, grid, by, values) or _in_groups(store, grid, by, values, baseline)
     else:
-        learned = _reach_limit(store, grid, declared)
+        learned = _reach_limit(store, grid, declared, runs)
     return learned if learned is not None and learned.divides else None
 
 
@@ -87,8 +100,8 @@ def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFram
     return judge_two_parts(values, baseline=base, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
 
 
-def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any]) -> _Learned:
-    values = runs(store, grid, GridMeasure(learned["name"], learned["point"], "linear"))
+def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any], read: Callable[..., pl.DataFrame]) -> _Learned:
+    values = read(store, grid, GridMeasure(learned["name"], learned["point"], "linear"))
     at = ", ".join(f"{axis}={number:g}" for axis, number in learned["point"].items())
     bound = f"at {'least' if learned['better'] == 'higher' else 'most'} {learned['limit']:g}"
     words = f"{learned['name']}{f' at {at}' if at else ''} of {bound}"

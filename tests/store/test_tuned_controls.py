@@ -1,5 +1,6 @@
 """Controls in a grid with a nuisance axis are tuned as variants are."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from synthetic import publish_grid, write_campaign
 
 from ablate.store.analysis.control_tests import control_tests
 from ablate.store.analysis.explain_verdict import why
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.judge import judge
+from ablate.store.analysis.verdicts import every_run, measure_of, verdicts
 from ablate.store.store import Store
 
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -56,3 +58,33 @@ def test_a_control_is_compared_at_its_own_best_level(store: tuple[Store, float])
     assert row["beyond"] == ("no" if shift == -0.6 else "unknown")  # one more is missing
     assert row["untested"] == ([] if shift == -0.6 else ["a third"])
     assert why(opened, "quickstart", "SSA · 0.1")["controls"] == row
+
+
+@pytest.mark.parametrize(
+    ("idle", "beyond"), [([], "yes"), (["far"], "yes"), (["near", "far"], "unknown")], ids=["none", "one", "all"]
+)
+def test_a_control_that_never_learned_explains_nothing(tmp_path: Path, idle: list[str], beyond: str) -> None:
+    shift = {"softmax": 0.0, "SSA": -2.0, "near": -1.5, "far": -0.5}
+    names = ("near", "far")
+    fixed: dict[str, Any] = {"noise": 0.02, "steps": 4, "sigma_f": (5,), "sigma_x": (1,), "seeds": range(6)}
+    made = write_campaign(tmp_path, operators=tuple(shift), effect=lambda axes: shift[axes["operator"]], **fixed)
+    cells = {line["axes"]["operator"]: line["cell"] for line in made.lines}
+    for line in made.lines:
+        if (name := line["axes"]["operator"]) in names:
+            line |= {"axes": {"operator": None}, "control": "kind", "label": f"softmax with {name}"}
+    controls = {cells[name]: "kind" for name in names}
+    made.header["controls"] = {"cells": controls, "of": {cells["SSA"]: [*controls]}, "missing": {}}
+    made.header["baselines"] = {cells["SSA"]: cells["softmax"]}
+    measure = made.header["measure"]
+    with Store.open(tmp_path) as opened:
+        values = every_run(opened, "quickstart", measure_of(opened, "quickstart", None))
+    level = float(values.filter(cell=cells["softmax"])["value"].mean())  # type: ignore[arg-type]
+    limit = level * math.exp({0: 1, 1: -1, 2: -1.75}[len(idle)])
+    learned = {"name": measure["name"], "point": measure["point"], "limit": limit, "better": "lower"}
+    publish_grid(made.layout, {**made.header, "matched": [], "learned": learned}, made.lines)
+    with Store.open(tmp_path) as opened:
+        (row,) = control_tests(opened, "quickstart").rows(named=True)
+        (check,) = (each for each in judge(opened, "quickstart").checks[cells["SSA"]] if each.name == "control")
+    assert (row["beyond"], check.answer) == (beyond, beyond)
+    assert row["never_learned"] == [f"softmax with {name}" for name in idle]
+    assert all(f"softmax with {name}" in check.reason for name in idle)
