@@ -7,7 +7,8 @@ constant beyond the training length alone. The last are softmax in training, to 
 of T5's positions, too, as they do; temperatures leave it alone.
 
 The six seeds are others and chose nothing. Softmax and the best variant are trained twice as long, the controls are
-not. If a best rate stands at an end of the three, one more level is added for all cells.
+not. If a best rate stands at an end of the three, one more level is added for all cells. After these 270 trials the
+best rate of the margin was 0.004, so 0.008 was added.
 """
 
 from typing import ClassVar, Literal
@@ -55,7 +56,7 @@ grid = _dilution.changed(
     ),
     axes=[
         over("operator", [softmax(), Operator(margin=margin()), ssmax()], labels=["softmax", "margin", "SSMax"]),
-        over("training.optimiser.lr", [1e-3, 2e-3, 4e-3], name="rate", tune=True),
+        over("training.optimiser.lr", [1e-3, 2e-3, 4e-3, 8e-3], name="rate", tune=True),
     ],
     seeds=range(510, 516),
     longer=2,
