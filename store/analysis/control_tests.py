@@ -101,7 +101,7 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     if control["beyond"] == "unknown":
         tested = "" if control["control_label"] is None else f"; {word} than {nearest}"
         return f"not tested against {', '.join(control['untested'])}{tested}"
-    told = f"{word} than each of {control['controls']} controls, least so than {nearest}"
+    told = f"{word} than each of {control['controls']} controls, least surely than {nearest}"
     idle = f"; {', '.join(never)} never learned the task and explain{'s' * (len(never) == 1)} nothing" if never else ""
     return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 

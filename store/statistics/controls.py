@@ -53,7 +53,7 @@ def beyond_controls(
     `controls` has the cells of each variant's controls, `missing` the labels of those that the grid does not have.
     `beyond` is "yes" if the variant exceeds every control at the family's `alpha`, and "no" if it is not shown to
     exceed one. It is "unknown" if all that are tested are exceeded and others are `untested`. Shown is the control
-    that the variant exceeds least, with the interval of this comparison alone, in units of the scale. Raises as
+    that decides, which has the largest p, with the interval of this comparison alone, in units of the scale. Raises as
     `compare` does.
     """
     cells, missing = arms(values), missing or {}
@@ -72,7 +72,7 @@ def beyond_controls(
     for i, (arm, _) in enumerate(pairs):
         word = "unknown" if absent[i] and not known[i] > alpha else "yes" if adjusted[i] <= alpha else "no"
         fields: dict[str, Any] = {"cell": arm.cell, "label": arm.label, "beyond": word, "untested": absent[i]}
-        fields |= {"p": or_null(largest[i]), "p_holm": or_null(adjusted[i]), **_least(tests[i], alpha)}
+        fields |= {"p": or_null(largest[i]), "p_holm": or_null(adjusted[i]), **_deciding(tests[i], alpha)}
         rows.append({**fields, "controls": len(tests[i]), "family": len(pairs)})
     return pl.DataFrame([[row.get(name) for name in CONTROLLED] for row in rows], schema=CONTROLLED, orient="row")
 
@@ -90,18 +90,18 @@ def _against(arm: Arm, control: Arm, sign: float, scale: Scale) -> _Exceeded:
     return _Exceeded(control, pairing, float(p_zero(pairing.summary)) if excess > 0 else 1.0, excess)
 
 
-def _least(tests: Sequence[_Exceeded], alpha: float) -> dict[str, Any]:
-    """The control that is exceeded least, of those that were tested."""
+def _deciding(tests: Sequence[_Exceeded], alpha: float) -> dict[str, Any]:
+    """The control with the largest p of those that were tested; if several are not exceeded, that with the least."""
     tested = [each for each in tests if not np.isnan(each.p)]
     if not tested:
         return {}
-    nearest = min(tested, key=lambda each: each.excess)
-    summary = nearest.pairing.summary
+    control, pairing, *_ = max(tested, key=lambda each: (each.p, -each.excess))
+    summary = pairing.summary
     low, high = t_interval(summary, alpha)
     return {
-        "control": nearest.control.cell,
-        "control_label": nearest.control.label,
-        "pairs": nearest.pairing.shared,
+        "control": control.cell,
+        "control_label": control.label,
+        "pairs": pairing.shared,
         "difference": float(summary.mean),
         "low": or_null(low),
         "high": or_null(high),

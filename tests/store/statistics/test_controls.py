@@ -61,6 +61,18 @@ def test_a_control_that_explains_more_than_the_whole_is_not_exceeded():
     assert row["low"] > 0
 
 
+def test_the_control_that_decides_is_shown_and_not_the_nearest():
+    rng = np.random.default_rng(8)
+    columns = draw(rng, base=0.0, a=-2.0, near=-1.5, unsteady=-0.5)
+    columns["unsteady"][0] -= 9.0  # one seed, on which it is ahead
+    row = judged(columns, {"a": ["near", "unsteady"]})["a"]
+    assert (row["beyond"], row["control"]) == ("no", "unsteady")
+    assert row["p"] == pytest.approx(
+        max(stats.ttest_rel(columns["a"], columns[c]).pvalue for c in ("near", "unsteady"))
+    )
+    assert row["low"] < 0 < row["high"]
+
+
 @pytest.mark.parametrize(("mean", "word"), [(-3.0, "unknown"), (0.0, "no")])
 def test_one_missing_control_gives_unknown_unless_another_says_no(mean, word):
     columns = draw(np.random.default_rng(3), base=1.0, a=mean, window=0.0)
