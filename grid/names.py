@@ -30,13 +30,12 @@ _RESERVED = re.compile(
 
 def require_name(name: str) -> str:
     """Return `name` if it can be a column in SQL without quotes; else raise `SpecError`."""
-    unfit = (
-        text_fault(name) is not None or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or _RESERVED.fullmatch(name)
-    )
-    if unfit:
+    if isinstance(name, str) and _RESERVED.fullmatch(name):
+        raise SpecError(f"the axis name {name!r} is a reserved word of SQL; give it another name=, such as {name}_")
+    if text_fault(name) is not None or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise SpecError(
-            f"the axis name {show(name)} is no column of SQL (letters, digits, _; no reserved word; at most "
-            f"{MOST_NAME} characters); give it name="
+            f"the axis name {show(name)} is no column of SQL (letters, digits, _; at most {MOST_NAME} "
+            "characters); give it name="
         )
     if name.lower() in _TAKEN:
         raise SpecError(

@@ -113,7 +113,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
     matched = store.grid(grid).get("matched")
-    write_prose(f"against the baseline of the same {', '.join(matched)}" if matched else f"against {known[bases[0]]}")
+    write_prose(
+        f"against the baseline of the same {', '.join(matched)}" if len(bases) > 1 else f"against {known[bases[0]]}"
+    )
     labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
     headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
     cells = []

@@ -217,6 +217,8 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
         yield f"  overrides: {' '.join(header['overrides'])}"
     for axis in header["axes"]:
         tuned = ", tuned: each setting of the other axes is compared at its best level" if axis.get("tune") else ""
+        if tuned and len(axis["labels"]) < 3:
+            tuned += "; 3 levels or more can show that the best lies inside"
         yield f"  axis {axis['name']}: {_list_labels(axis['labels'])}{tuned}"
     for rule in header["rules"]:
         yield f"  left out {format_count(rule['count'], 'cell')}: {rule['reason']}"

@@ -1,6 +1,7 @@
 """Tables of cells: which cells and columns are shown, in which order, and the verdict table as text."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -226,10 +227,16 @@ def _find_matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[s
 
 
 def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
     from ablate.store.files.plans import control_cells
 
     if controls := control_cells(header):
-        labels = [label for cell, label in label_cells(store, header["grid"]).items() if cell in controls]
+        levels = "|".join(re.escape(name) for name in nuisance_axes(header)) or "$."
+        labels = dict.fromkeys(
+            re.sub(rf" · ({levels})=[^ ]*", "", label)
+            for cell, label in label_cells(store, header["grid"]).items()
+            if cell in controls
+        )
         write_prose(f"controls, against which --why compares: {', '.join(labels)}")
 
 
@@ -269,7 +276,7 @@ def _heading(
     averaged = ", averaged as log odds" if measure["scale"] == "logit" else ""
     yield f"{describe_measure(header)}, {measure['better']} is better{averaged}"
     against = f"against {bases[0]['label']}, " if bases else ""
-    if matched:
+    if matched and len(bases) > 1:
         against = f"against the baseline of the same {', '.join(matched)}, "
     family = format_count(verdicts["family"][0], "comparison") if verdicts.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"

@@ -22,7 +22,7 @@ def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     """Train on this machine, report, and return the exit code."""
     from ablate.runners.execution import Inline, Local, Machine
     from ablate.runners.execution.run import run_campaign
-    from ablate.runners.monitoring.trial_locations import outdated_notes
+    from ablate.runners.monitoring.trial_locations import infinite_notes, outdated_notes
     from ablate.store.store import Store
 
     machine: Machine = Inline()
@@ -37,7 +37,7 @@ def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
     if not result.interrupted:
         with Store.open(request.root) as store:
             read_warnings(store)
-            tell(*outdated_notes(store, 0))
+            tell(*outdated_notes(store, 0), *infinite_notes(store))
     return code
 
 

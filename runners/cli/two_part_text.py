@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 def write_two_parts(two_parts: "TwoParts", measure: "GridMeasure") -> None:
     """Write the table, with what says that a run learned as its title."""
     level = f"{100 * (1 - measure.alpha):g} %"
-    write_prose(f"some runs did not learn; those that did have {two_parts.learned}; half of alpha is for each part")
+    rows = [row for row in two_parts.rows.rows(named=True) if any(row[of] != row[runs] for of, runs in _COUNTS)]
+    rest = "; not shown are cells whose runs all learned, as their baseline's" * (len(rows) < two_parts.rows.height)
+    write_prose(
+        f"some runs did not learn; those that did have {two_parts.learned}; half of alpha is for each part{rest}"
+    )
     difference, interval, p, verdict = difference_headings(measure._asdict())
     headings = ["cell", "learned", f"{level} exact", "baseline", "p of shares (Holm)"]
     headings += ["pairs that learned", difference, interval, p, verdict, "because"]
-    write_table(headings, [_cells(row, measure.scale) for row in two_parts.rows.rows(named=True)], labels=1)
+    write_table(headings, [_cells(row, measure.scale) for row in rows], labels=1)
 
 
 def _cells(row: dict[str, Any], scale: str) -> tuple[object, ...]:

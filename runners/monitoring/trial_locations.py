@@ -122,7 +122,7 @@ def locate_trials(
     unplanned = {key: owners.locate(key) for key, *_, planned in open_rows if not planned}
     outdated = {key: place for key, place in unplanned.items() if place.state in CLAIMED}
     trials |= outdated
-    notes += outdated_notes(store, len(outdated))
+    notes += [*outdated_notes(store, len(outdated)), *infinite_notes(store)]
     notes += [
         f"whether run {run.record.submission} on {run.record.host} is still at work is unknown: its last sign of "
         f"life is {age(run.sign)} old; `ablate run` takes its trials once they are free"
@@ -159,6 +159,20 @@ def outdated_notes(store: "Store", active: int) -> Iterator[str]:
         yield f"{outdated_words(active, 'queued or running')}; `ablate cancel --outdated` cancels them"
     if ended:
         yield f"{outdated_words(ended, 'finished')}; no table shows these results"
+
+
+def infinite_notes(store: "Store") -> Iterator[str]:
+    """Say how many finished trials have a measure that is no finite number, in each grid that has some."""
+    from ablate.store.database import queries
+
+    for grid in store.grids():
+        if measure := store.grid(grid)["measure"]:
+            condition, parameters = queries.agrees(measure["point"])
+            query = f"SELECT count(DISTINCT trial) FROM v_final WHERE grid = $grid AND name = $name AND {condition}"
+            asked = {"grid": grid, "name": measure["name"], **parameters}
+            if trials := store.sql(f"{query} AND NOT isfinite(value)", asked).item():
+                verb = "has" if trials == 1 else "have"
+                yield f"{format_count(trials, 'finished trial')} of grid {grid} {verb} no finite {measure['name']}"
 
 
 @final

@@ -92,4 +92,6 @@ def name_apart(design: Design, term: Term) -> list[str]:
         f"{' and '.join(design.names[each] for each in sorted(axes)) or 'none'}"
         for levels, axes in parts
     ]
-    return [f"levels beside different axes are not compared: {some(told, NAMED)}"]
+    return [
+        f"levels beside different axes are not compared: {some(told, NAMED)}; give them the same axes to compare them"
+    ]

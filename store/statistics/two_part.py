@@ -30,7 +30,7 @@ TWO_PART: Final[dict[str, Any]] = {
     **dict.fromkeys(("verdict", "reason"), pl.String),
 }
 
-Word = Literal["better", "worse", "trade-off", "undecided"]
+Word = Literal["better", "worse", "trade-off", "real, size unproven", "undecided"]
 
 _WORDS: Final[dict[int, Word]] = {1: "better", -1: "worse", 0: "undecided"}
 
@@ -56,12 +56,16 @@ class Parts(NamedTuple):
     def verdict(self, at: int) -> Word:
         """Return the word for both parts of one comparison: trade-off if they claim opposite things."""
         share, value = int(self.share[at]), int(self.value[at])
+        if not share and self.values.words[at] == "real, size unproven":
+            return "real, size unproven"
         return "trade-off" if share * value < 0 else _WORDS[share or value]
 
     def claims(self, at: int) -> list[str]:
         """Return the parts of one comparison that claim something, in words."""
         share, value = int(self.share[at]), int(self.value[at])
         told = [f"learns {'more' if share > 0 else 'less'} often"] if share else []
+        if self.values.words[at] in ("equivalent", "real, size unproven"):
+            told.append(f"{self.values.words[at]} once learned")
         return told + ([f"{_WORDS[value]} once learned"] if value else [])
 
 

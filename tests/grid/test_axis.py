@@ -65,7 +65,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: over("a", 2), r"axis 'a' has 2 .*; write \[2\]"),
     (lambda: over("a", [1, 2], labels=["x"]), "1 labels for 2 values"),
     (lambda: over("a", [SSA(), SSA(n=Number(init=2))]), r"several values called 'ssa'; .* labels="),
-    *((lambda name=name: over("a", [1], name=name), "column of SQL") for name in SQL),
+    *((lambda name=name: over("a", [1], name=name), " of SQL") for name in SQL),
     *((lambda name=name: over("a", [1], name=name), f"'{name}' is taken: .* another name=") for name in TAKEN),
     (lambda: zipped(), r"zipped\(\) has no axis"),
     (lambda: zipped(over("a", [1, 2]), over("b", [1])), "'a' has 2, 'b' has 1"),
@@ -82,6 +82,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Grid("g", BASE, baseline="softmax"), "'g' has baseline='softmax'; give {axis name: label}"),
     (lambda: Grid("g", BASE, measure={"name": "mse"}), "'g' has measure=.* give a Measure"),
     (lambda: Grid("g", BASE, seeds=5), "'g' has seeds=5; give a list"),
+    (lambda: grid(over("model.layers", [1], name="window")), "'window' is a reserved word of SQL"),
     (lambda: Grid("g", "trial"), "the base of grid 'g' is 'trial', .* give a Trial"),  # type: ignore[arg-type]
     (lambda: Grid("g", PRINCIPLED), r"the base of grid 'g' is Operator.* write class Operator\(Experiment\)"),  # type: ignore[arg-type]
     (lambda: Grid("g", Paced), r"call it: Paced\("),  # type: ignore[arg-type]

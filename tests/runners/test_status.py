@@ -24,7 +24,7 @@ from ablate.runners.monitoring.status_text import (
     read_status,
     write_status,
 )
-from ablate.runners.monitoring.trial_locations import TrialLocations, locate_trials
+from ablate.runners.monitoring.trial_locations import TrialLocations, infinite_notes, locate_trials
 from ablate.runners.monitoring.watch import changes, read_view as view
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.trial_state import process_started
@@ -317,3 +317,10 @@ def test_of_very_many_cells_those_with_something_going_on_are_printed(
         output = capsys.readouterr().out
         assert re.search(rf"^{shown} ", output, re.MULTILINE)
         assert not re.search(rf"^{hidden} ", output, re.MULTILINE)
+
+
+def test_finished_trials_without_a_finite_measure_are_counted(tmp_path: Path) -> None:
+    level = {"softmax": 0.0, "SSA": float("nan")}
+    write_campaign(tmp_path, operators=tuple(level), seeds=range(3), effect=lambda axes: level[axes["operator"]])
+    with Store.open(tmp_path) as store:
+        assert [note.split()[0] for note in infinite_notes(store)] == ["3"]

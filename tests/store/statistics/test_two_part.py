@@ -112,3 +112,10 @@ def test_equal_shares_and_values_are_rarely_claimed_to_differ(q: float, m: int, 
         found = decide_parts(learners, pairs, rope=0.0, alpha=0.05, better="lower")
         false += bool(found.share.any() or found.value.any())
     assert false <= stats.binom.ppf(0.9999, tables, 0.05)
+
+
+def test_a_difference_that_is_not_shown_beyond_the_band_has_its_word() -> None:
+    noise = np.random.default_rng(2).normal(0, 0.02, (2, 8)) + np.array([[0.0], [0.1]])
+    learned = [[1] * 7 + [0], [1] * 8]
+    found = two_part(table(learned, noise), baseline="c0", scale="linear", better="higher", rope=0.09)
+    assert (found["verdict"].item(), found["p_holm"].item() < 0.025) == ("real, size unproven", True)
