@@ -102,6 +102,7 @@ def curves(
 
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
     """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
     from ablate.store.analysis.verdicts import baselines_of
 
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
@@ -112,10 +113,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     known, against = label_cells(store, grid), baselines_of(store, grid, None)
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
-    matched = store.grid(grid).get("matched")
-    write_prose(
-        f"against the baseline of the same {', '.join(matched)}" if len(bases) > 1 else f"against {known[bases[0]]}"
-    )
+    header = store.grid(grid)
+    same = ", ".join([*header.get("matched", ()), *nuisance_axes(header)])
+    write_prose(f"against the baseline of the same {same}" if len(bases) > 1 else f"against {known[bases[0]]}")
     labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
     headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
     cells = []
@@ -183,11 +183,15 @@ def pareto(
 
 def _write_unlisted(store: "Store", grid: str, frame: "pl.DataFrame") -> None:
     """Name the cells of the grid that `frame` lacks, which count in the families."""
-    listed = set(frame["cell"])
-    absent = [label for cell, label in label_cells(store, grid).items() if cell not in listed]
+    from ablate.store.files.plans import added_cells
+
+    listed, added = set(frame["cell"]), {*added_cells(store.grid(grid))}
+    absent = [label for cell, label in label_cells(store, grid).items() if cell not in listed | added]
     if absent:
         named = some(absent, MOST_NAMED)
         write_prose(f"{format_count(len(absent), 'cell')} of these not listed, as no run has all values: {named}")
+    if added:
+        write_prose(f"{format_count(len(added), 'cell')} that are controls or trained longer are not compared")
 
 
 def _write_standings(store: "Store", header: Mapping[str, Any], frame: "pl.DataFrame", numbers: Sequence[str]) -> None:
@@ -227,12 +231,14 @@ def _standing(row: Mapping[str, Any], most: int | None) -> str:
 
 
 def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
+    from ablate.store.files.plans import added_cells
+
     others = [
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
     write_prose(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
-    cells = header["cells"]
+    cells = header["cells"] - len(added_cells(header))
     write_prose(
         f"one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
         f"(dominated), over {format_count(cells, 'cell')} (on the front)"

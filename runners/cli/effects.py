@@ -82,7 +82,8 @@ def effects(
         _write_effects(contrasts, measure)
         _write_tests(tests, measure, interactions=interactions)
         _write_means(tests.means, measure)
-        tell(*notes)
+        for note in notes:
+            write_prose(note)
 
 
 def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFrame | None":

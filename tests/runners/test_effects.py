@@ -57,8 +57,8 @@ def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path,
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors=FACTORS, pending=later, noise=0.001)
     said = ablate("effects", "--campaign", tmp_path)
     assert "p (Holm)" in said.out
-    assert "there is one seed" in said.err
-    assert "preliminary: 24 of 30 planned runs outstanding" in said.err
+    assert "there is one seed" in said.out
+    assert "preliminary: 24 of 30 planned runs outstanding" in said.out
 
 
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, ablate: Callable) -> None:
