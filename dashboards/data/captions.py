@@ -12,6 +12,7 @@ from ablate.store.analysis.headline import mark_checks
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.database.queries import baseline_cells
 from ablate.store.statistics.check import CHECK_NAMES, Check
+from ablate.store.statistics.seed_contrasts import NO_VALUE
 
 Checks = Mapping[str, Sequence[Check]]
 """The checks of each cell, as `judge` has them."""
@@ -138,7 +139,8 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
         best = shown.sort("effect", descending=measure.better == "higher").row(0, named=True)
         size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
         told[kind].append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
-    sentences = []
+    empty = effects.filter((pl.col("order") == 1) & (pl.col("note") == NO_VALUE)).select("factor", "level").rows()
+    sentences = [f"No run has a value at {join_words([' '.join(each) for each in empty])}."] if empty else []
     for kind, (one, several) in _AXES.items():
         names = told[kind]
         said = "; ".join(names) if kind in ("matter", "real") else join_words(names)

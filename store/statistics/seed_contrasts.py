@@ -48,6 +48,8 @@ EFFECTS: Final[dict[str, Any]] = {
 }
 ALL: Final = "all variants"
 """The axis of the row that compares all variants together with their baselines."""
+NO_VALUE: Final = "no run has a value"
+"""The note of a level that no comparison has."""
 _EMPTY: Final = "{} of {} cells have no value on any seed, so differences between levels are those of the others: {}"
 _SAMPLE: Final = "{} of {} seeds have a value of all {} cells; only these count for differences between levels, not {}"
 _MIXED: Final = "these runs come from {} versions of the code, so differences between levels have no verdict"
@@ -242,7 +244,7 @@ def _contrast(design: Design, term: Term) -> Iterator[tuple[tuple[int, ...], Flo
 def _left_out(factors: Sequence[Factor], family: int) -> Iterator[tuple[object, ...]]:
     """Rows of EFFECTS for levels without a value, and for axes with one level."""
     for factor in factors:
-        reasons = [(level, "no run has a value") for level in factor.lost]
+        reasons = [(level, NO_VALUE) for level in factor.lost]
         if not factor.varies:
             reasons = [(level, ONE_LEVEL) for level in (*factor.levels, *factor.lost)]
         for level, why in reasons:

@@ -1,10 +1,17 @@
 """Numbers and names as a reader wants them."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
+from synthetic import write_campaign
 
+from ablate.dashboards.data.captions import rank_axes
 from ablate.dashboards.data.formatting import change, count, duration, entry, join_words, number, p_value
+from ablate.store.analysis.effects import effects
+from ablate.store.analysis.verdicts import measure_of
+from ablate.store.store import Store
 
 
 @pytest.mark.parametrize(
@@ -63,3 +70,14 @@ def test_counts_and_lists_read_as_english() -> None:
 )  # fmt: skip
 def test_an_entry_of_a_table_is_words_and_no_python(value: object, words: str) -> None:
     assert entry(value) == words
+
+
+def test_a_level_without_a_value_is_named_before_what_axes_do(tmp_path: Path) -> None:
+    dead = {(f"{operator} · 1e6", seed): "diverged" for operator in ("softmax", "SSA") for seed in range(3)}
+    factors = {"lr": ["0.1", "1e6"]}
+    fixed: dict[str, Any] = {"steps": 2, "sigma_f": (5,), "sigma_x": (1,), "seeds": range(3)}
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, failed=dead, **fixed)
+    with Store.open(tmp_path) as store:
+        levels = effects(store, "quickstart")
+        said = rank_axes(levels.effects, measure_of(store, "quickstart", None))
+    assert said.partition(".")[0].endswith("lr 1e6")

@@ -208,7 +208,7 @@ def _left_out(view: PageView) -> SlotContent:
     others = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
     more = " ".join(map(sentence, others))
     if files.is_empty():
-        return SlotContent(message=more or "Nothing is left out.")
+        return SlotContent(message=more or "Every file could be read.")
     message = f"Not served, since it could not be read: {count(files.height, 'file')}. The rest is shown. {more}"
     return SlotContent(message=message, data=files, columns=columns(files, {"file": WRAP, "reason": WIDE}))
 
@@ -282,6 +282,6 @@ OVERVIEW = AppPage(
         Slot("progress", "Trials", _progress),
         Slot("noise", "Noise floor", _noise, "table"),
         Slot("failures", "Failures", _failures, "table"),
-        Slot("left-out", "Left out", _left_out, "table"),
+        Slot("left-out", "Files left out", _left_out, "table"),
     ),
 )
