@@ -13,7 +13,7 @@ from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
-from ablate.store.analysis.verdicts import GridMeasure, measure_of
+from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of
 from ablate.store.files.plans import added_cells
 from ablate.store.state import State
 
@@ -74,7 +74,8 @@ class GridContext(NamedTuple):
         """How sentences call the baseline."""
         best = f" at its best {', '.join(tuned)}" if (tuned := nuisance_axes(self.header)) else ""
         if self.header.get("baselines"):
-            same = f" of the same {', '.join(self.header['matched'])}" if self.header["matched"] else ""
+            matched = ", ".join(matched_axes(self.store, self.grid))
+            same = f" of the same {matched}" if matched else ""
             return f"the baseline{same}{best}"
         name = None if self.baseline is None else self.appearance.names.get(self.baseline)
         return "the baseline" if name and name.count(BETWEEN) > 1 else name

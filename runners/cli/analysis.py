@@ -103,7 +103,7 @@ def curves(
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
     """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
     from ablate.store.analysis.tuned_verdicts import nuisance_axes
-    from ablate.store.analysis.verdicts import baselines_of
+    from ablate.store.analysis.verdicts import baselines_of, matched_axes
 
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
     firsts = [rows[order[0]] for rows in answers]
@@ -114,7 +114,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
     header = store.grid(grid)
-    same = ", ".join([*header.get("matched", ()), *nuisance_axes(header)])
+    same = ", ".join([*matched_axes(store, grid), *nuisance_axes(header)])
     write_prose(f"against the baseline of the same {same}" if len(bases) > 1 else f"against {known[bases[0]]}")
     labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
     headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]

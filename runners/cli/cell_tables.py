@@ -165,7 +165,7 @@ def write_title(
     `header` is that of the grid, with the measure of the verdicts. `best_over` axes were selected.
     """
     bases = _keep_baselines(store, header, verdicts, shown, baselines)
-    for line in _heading(header, verdicts, bases, _find_matched(header, best_over)):
+    for line in _heading(header, verdicts, bases, _find_matched(store, header, best_over)):
         write_prose(line)
     return bases
 
@@ -187,7 +187,7 @@ def format_page(
         for label, row in zip([*(base["label"] for base in bases), *shown["label"]], cells, strict=True)
     ]
     legend = [LEGEND] if "checks" in headings else []
-    caption = f"{'; '.join([*_heading(header, verdicts, bases, _find_matched(header, ())), *legend])}."
+    caption = f"{'; '.join([*_heading(header, verdicts, bases, _find_matched(store, header, ())), *legend])}."
     return ["cell", *headings], rows, caption
 
 
@@ -222,8 +222,10 @@ def _keep_baselines(
     return sorted(kept, key=lambda row: order.index(row["cell"]))
 
 
-def _find_matched(header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
-    return [name for name in header.get("matched", ()) if name not in best_over]
+def _find_matched(store: "Store", header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
+    from ablate.store.analysis.verdicts import matched_axes
+
+    return [name for name in matched_axes(store, header["grid"]) if name not in best_over]
 
 
 def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
@@ -262,7 +264,7 @@ def write_verdicts(
     write_table([*columns, *headings], named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height and sum(len(axis["labels"]) > 1 and not axis.get("tune") for axis in header["axes"]) > 1:
-        matched = ", ".join(_find_matched(header, best_over))
+        matched = ", ".join(_find_matched(store, header, best_over))
         more = f", and compares levels of {matched}, which this table does not" if matched else ""
         write_prose(f"ablate effects averages each component over the other axes{more}")
 
@@ -276,7 +278,7 @@ def _heading(
     averaged = ", averaged as log odds" if measure["scale"] == "logit" else ""
     yield f"{describe_measure(header)}, {measure['better']} is better{averaged}"
     against = f"against {bases[0]['label']}, " if bases else ""
-    if matched and len(bases) > 1:
+    if matched:
         against = f"against the baseline of the same {', '.join(matched)}, "
     family = format_count(verdicts["family"][0], "comparison") if verdicts.height else "no comparison"
     yield f"{against}paired by seed{equal_words(measure)}"

@@ -105,6 +105,10 @@ def _difference(row: Mapping[str, Any]) -> str:
     interval = "no interval"
     if row["low"] is not None:
         interval = f"interval {_number(row['low'])} to {_number(row['high'])} of this comparison alone"
+    if row["corrected_low"] is not None:
+        interval += (
+            f"; {_number(row['corrected_low'])} to {_number(row['corrected_high'])} corrected for all, which decides"
+        )
     return f"{_number(row['difference'])} in units of the scale, {interval}"
 
 

@@ -12,7 +12,7 @@ from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, tune
-from ablate.store.database import queries
+from ablate.store.database import queries, quoting
 from ablate.store.files.code_versions import versions_used
 from ablate.store.files.plans import added_cells
 from ablate.store.state import OF_FILES, State
@@ -135,6 +135,16 @@ def baselines_of(store: Store, grid: str, wanted: str | None) -> Baseline:
     """The baseline of cells: `wanted`, the grid's baseline, or each cell's if the grid has several."""
     several: Mapping[str, str] = store.grid(grid).get("baselines") or {}
     return several if several and wanted is None else baseline_of(store, grid, wanted)
+
+
+@once
+def matched_axes(store: Store, grid: str) -> list[str]:
+    """The axes on which baselines of a grid differ and cells agree with their own; nuisance axes are none."""
+    header = store.grid(grid)
+    query = "SELECT DISTINCT json_extract_string(axes, $member) FROM grid_trial WHERE list_contains($cells, cell)"
+    cells = [*set((header.get("baselines") or {}).values())]
+    asked = {name: {"member": quoting.member(name), "cells": cells} for name in header.get("matched", ())}
+    return [name for name, parameters in asked.items() if store.sql(query, parameters).height > 1]
 
 
 def baseline_of(store: Store, grid: str, wanted: str | None) -> str:

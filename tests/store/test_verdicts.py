@@ -11,7 +11,7 @@ from synthetic import Campaign, publish_grid, write_campaign
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.store.analysis.explain_verdict import why
-from ablate.store.analysis.verdicts import failure_rates, verdicts
+from ablate.store.analysis.verdicts import failure_rates, matched_axes, verdicts
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.store import Store
 
@@ -197,3 +197,16 @@ def test_two_versions_of_one_definition_are_mixed_code(tmp_path: Path) -> None:
     assert said["SSA"][0] == "no verdict"
     assert "mixed code" in said["SSA"][1]
     assert "mixed code" not in said["Integral"][1]
+
+
+def test_only_axes_on_which_baselines_differ_are_matched(tmp_path: Path) -> None:
+    made = write_campaign(
+        tmp_path, operators=("softmax", "SSA"), factors={"depth": [1, 2], "width": [1, 2]}, seeds=(0,)
+    )
+    cells = {
+        (line["axes"]["operator"], line["axes"]["depth"], line["axes"]["width"]): line["cell"] for line in made.lines
+    }
+    of = {cell: cells["softmax", depth, 1] for (name, depth, _), cell in cells.items() if name == "SSA"}
+    publish_grid(made.layout, {**made.header, "baselines": of, "matched": ["depth", "width"]}, made.lines)
+    with Store.open(tmp_path) as store:
+        assert matched_axes(store, "quickstart") == ["depth"]
