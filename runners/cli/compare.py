@@ -12,6 +12,7 @@ from ablate.runners.cli.options import Campaigns, Json
 from ablate.runners.cli.resolve import find_several, open_campaign, read_warnings
 from ablate.runners.output import format_count, name_measure, write, write_json, write_table
 from ablate.store.export.plain import plain
+from ablate.store.state import State
 
 if TYPE_CHECKING:
     from ablate.store.store import Store
@@ -90,7 +91,8 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
     if len(fields) < len(runs) > 2:
         lines = _write_trials(runs, fields)
     else:
-        write("\n".join(f"{run.name}  {run.label or 'in no grid'}{run.at_seed}" for run in runs))
+        names = [f"{run.name}  {run.label or 'in no grid'}{run.at_seed}" for run in runs]
+        write("\n".join(f"{name}  {run.state}".rstrip() for name, run in zip(names, runs, strict=True)))
     if is_pair:
         write("\n".join(f"{path}: {' -> '.join(values)}" for path, values in fields) or "the specs are equal")
     elif len(fields) >= len(runs):
@@ -109,7 +111,7 @@ def _write_comparison(runs: "Sequence[_ComparedTrial]", warnings: Sequence[str],
             more = f"... {len(different) - most} more, sorted by difference relative to the largest value of a name"
             write(f"{more}; --json has all")
     left_out = (
-        (len(spec) - len(fields), "field that comes with a kind above", "fields that come with a kind above"),
+        (len(spec) - len(fields), "field that comes with one above", "fields that come with one above"),
         (len(rows) - len(different), "result that is equal", "results that are equal"),
     )
     if words := " and ".join(format_count(*each) for each in left_out if each[0]):
@@ -127,8 +129,9 @@ def _write_trials(runs: "Sequence[_ComparedTrial]", fields: Sequence[tuple[str, 
     repeats = any(parts) and all(words <= values for words, values in zip(parts, shown, strict=True))
     if shared := repeats and bool(common):
         write(f"in all labels: {BETWEEN.join(common)}")
-    headings = ["trial", *([] if repeats else ["cell"]), *(path for path, _ in fields)]
-    names = [[run.name] if repeats else [run.name, run.label] for run in runs]
+    states = ["state"] if any(run.state for run in runs) else []
+    headings = ["trial", *([] if repeats else ["cell"]), *states, *(path for path, _ in fields)]
+    names = [[run.name, *([] if repeats else [run.label]), *([run.state] if states else [])] for run in runs]
     rows = [(*name, *(values[at] for _, values in fields)) for at, name in enumerate(names)]
     return write_table(headings, rows, overflow="blocks") + shared
 
@@ -159,7 +162,9 @@ def _sort_results(runs: "Sequence[_ComparedTrial]", rows: Sequence[tuple[Any, ..
 
 
 def _follows(path: str, values: Sequence[str], spec: Sequence[tuple[str, Sequence[str]]]) -> bool:
-    """Return True if a field is there only since the kind of a choice differs, and is equal wherever it is there."""
+    """Return True if a field is there only since a choice's kind differs, or is a knock-out, which planning adds."""
+    if path.startswith("execution.knockout."):
+        return True
     kinds = [each.removesuffix("kind") for each, of in spec if each.endswith(".kind") and _ABSENT not in of]
     return _ABSENT in values and len(set(values)) == 2 and path.startswith(tuple(kinds))
 
@@ -173,6 +178,8 @@ class _ComparedTrial(NamedTuple):
     label: str | None
     at_seed: str
     """Two blanks and its seed in its grid."""
+    state: str
+    """With the reason of a failure; empty if it is done."""
     measure: tuple[str, Mapping[str, float]] | None
     """Name and point of the measure of its grid."""
     spec: Mapping[str, Any]
@@ -181,9 +188,9 @@ class _ComparedTrial(NamedTuple):
 
 
 def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTrial:
-    text, label, seed, grid = store.sql(
-        "SELECT t.spec, g.label, g.seed, g.grid FROM trial t LEFT JOIN grid_trial g USING (trial) WHERE trial = $key "
-        "LIMIT 1",
+    text, state, reason, label, seed, grid = store.sql(
+        "SELECT t.spec, t.state, t.reason, g.label, g.seed, g.grid FROM trial t LEFT JOIN grid_trial g USING (trial) "
+        "WHERE trial = $key LIMIT 1",
         {"key": key},
     ).row(0)
     measure = store.grid(grid)["measure"] if grid else None
@@ -200,7 +207,8 @@ def _read_trial(store: "Store", key: str, campaign: Path | None) -> _ComparedTri
     values = {(name, json.dumps(plain(point))): (point, value) for name, point, _, value in final.rows()}
     name = f"{key[:8]}{f' in {campaign}' if campaign else ''}"
     at_seed = "" if seed is None else f"  seed {seed}"
-    return _ComparedTrial(key, name, campaign, label, at_seed, own, json.loads(text), values)
+    state = "" if state == State.DONE else f"{state}: {reason}" if state == State.FAILED else state
+    return _ComparedTrial(key, name, campaign, label, at_seed, state, own, json.loads(text), values)
 
 
 def _results(runs: Sequence[_ComparedTrial]) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -144,3 +144,13 @@ def test_the_tables_of_two_campaigns_are_those_of_each(both: tuple[Campaign, Cam
         f"campaign {root}\n{text}" for root, text in zip(roots, texts, strict=True)
     )
     assert "one campaign" in ablate("table", "--why", "SSA", *words, code=2).err
+
+
+def test_a_trial_that_is_not_done_shows_its_state(tmp_path: Path, ablate: Callable) -> None:
+    made = write_campaign(tmp_path, seeds=(0,), failed={("SSA", 0): "diverged"}, pending=[("Integral", 0)])
+    pair = ablate("compare", "softmax", "SSA", "--campaign", tmp_path).out
+    assert [line.endswith("failed: diverged") for line in pair.splitlines()[:2]] == [False, True]
+    several = ablate("compare", *(line["label"] for line in made.lines[:3]), "--campaign", tmp_path).out.splitlines()
+    states = {line.split()[1] for line in several[1:4]}
+    assert "state" in several[0]
+    assert {"failed:", "pending"} <= states
