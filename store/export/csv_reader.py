@@ -15,6 +15,8 @@ from ablate.grid.suggestions import suggest_name
 from ablate.store.export.csv_file import unescape
 from ablate.store.export.tracker_runs import FoundRun, LeftOut, Reading, Values, in_order, name_at
 
+STEP: Final = "step"
+"""The column of steps unless another is named."""
 _NO_VALUE: Final = frozenset({"", "-", "na", "n/a", "#n/a", "<na>", "null", "none"})
 _OF_TRIALS: Final = frozenset({"grid", "label", "operator", "seed", "trial"})
 """Columns of a table that a campaign exports and that is of trials."""
@@ -34,13 +36,13 @@ def is_export(file: Path) -> bool:
 def read_csv(name: str, file: Path, step: str, config: Collection[str], needed: Collection[str] = ()) -> list[Reading]:
     """Read the runs of a file: rows with equal texts in the columns `config` are of one run.
 
-    The column `step` has the steps. Each other column with numbers is a metric; where there are columns `name` and
-    `value`, a row is a metric. In place of a run with two values at a step there is SpecError. Raises SpecError for a
-    file without steps, rows or text.
+    The column `step` has the steps; in a file without "step", each row is all of a run. Each other column with numbers
+    is a metric; where there are columns `name` and `value`, a row is a metric. In place of a run with two values at a
+    step there is SpecError. Raises SpecError for a file without steps, rows or text.
     """
     table = _Table(file)
     table.require_rows()
-    if step not in table.header:
+    if step not in table.header and step != STEP:
         has = some([*filter(None, table.header)], 12)
         raise SpecError(f"{file} has no column {step!r}, which says the step of a row; it has {has}: name it by --step")
     if missing := sorted({*needed} - {*table.header}):
@@ -52,12 +54,12 @@ def read_csv(name: str, file: Path, step: str, config: Collection[str], needed: 
     metrics = ["value"] if is_long else [column for column in others if column and not table.is_text(column)]
     runs, refused = dict[tuple[str, ...], Values](), dict[tuple[str, ...], str]()
     for line, row in table:
-        key, at = tuple(row[column] for column in own), table.step(line, row[step])
+        key, at = tuple(row[column] for column in own), table.step(line, row[step]) if step in row else 0
         values = runs.setdefault(key, {})
         for column in metrics if at is not None else ():
             value, metric = table.number(line, row, column), unescape(row["name"]) if is_long else column
             if value is not None and repr(values.setdefault((at or 0, metric, False), (value, 0.0))[0]) != repr(value):
-                refused.setdefault(key, f"{metric!r} at step {at} in line {line}")
+                refused.setdefault(key, f"{metric!r}{f' at step {at}' * (step in row)} in line {line}")
     read: list[Reading] = [
         FoundRun(name, file, None, _config(own, key), in_order(values), None, table.damage)
         for key, values in runs.items()
@@ -67,7 +69,8 @@ def read_csv(name: str, file: Path, step: str, config: Collection[str], needed: 
         runs_of_it = f" (so have {len(refused)} of its runs)" if len(refused) > 1 else ""
         place, remedy = (
             next(iter(refused.values())),
-            "name the columns that tell runs apart by --seed, --label or --axis",
+            "name the columns that tell runs apart by --seed, --label or --axis"
+            f"{'' if step in table.header else ', or that of steps by --step'}",
         )
         read.append(SpecError(f"{file} has a second value of {place}{runs_of_it}, and a run has one; {remedy}"))
     if left := [

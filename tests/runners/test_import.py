@@ -88,6 +88,14 @@ def test_files_of_one_name_in_two_places_are_two_runs(tmp_path: Path) -> None:
     assert stored(tmp_path / "c")[1] == {("log", 0): "done", ("log", 1): "done"}
 
 
+def test_a_table_without_steps_has_a_row_per_run(tmp_path: Path) -> None:
+    rows = [f"{label},{seed},{seed + width}" for label, width in (("a", 1), ("b", 2)) for seed in range(2)]
+    file, root = lines(tmp_path / "final.csv", "label,seed,accuracy", *rows), tmp_path / "c"
+    assert import_(root, str(file), "--evaluation", "accuracy") == 0
+    found = Campaign(root).sql("SELECT label, seed, value FROM v_final WHERE name = 'accuracy' ORDER BY ALL").rows()
+    assert found == [("a", 0, 1.0), ("a", 1, 2.0), ("b", 0, 2.0), ("b", 1, 3.0)]
+
+
 # Once:
 
 
@@ -154,7 +162,7 @@ BAD: dict[str, tuple[Callable[[Path], object], int]] = {
     "one seed twice": (_one_seed_twice, 2),
     "half a line": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "2,0", end=""), 6),
     "a short line": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "2,0.25", "3,0.1,0"), 6),
-    "no step column": (lambda place: lines(place / "a.csv", "epoch,loss,seed", "1,0.5,0"), 2),
+    "no step column": (lambda place: lines(place / "a.csv", "epoch,loss,seed", "1,0.5,0", "2,0.4,0"), 2),
     "half a step": (lambda place: lines(place / "a.csv", "step,loss,seed", "1.5,0.5,0"), 6),
     "a word among numbers": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "2,x,0"), 6),
     "a step twice": (lambda place: lines(place / "a.csv", "step,loss,seed", "1,0.5,0", "1,0.6,0"), 2),
