@@ -100,14 +100,12 @@ def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFra
 
 
 def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> None:
-    """Write a row per level that is no reference, by axis; all variants before axes, axes before pairs of axes."""
+    """Write a row per level that is no reference, by axis; axes before pairs of axes, and all variants last."""
     rows = [row for row in contrasts.effects.rows(named=True) if row["effect"] is not None]
+    rows.sort(key=lambda row: row["order"] == 0)
     if not rows:
         return
     bases = {row["factor"]: row["against"] for row in rows if row["order"] == 1}
-    for row in rows:
-        if row["order"] == 0:
-            write_prose(f"{row['factor']}: the mean of {row['level']} against {row['against']}")
     averaged = ", averaged over the other axes" if len(bases) > 1 else ""
     against = f"against {', '.join(map('='.join, bases.items()))}{averaged}" if bases else "no axis is compared"
     write_prose(f"{against}{equal_words(measure)}")
@@ -120,6 +118,9 @@ def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> No
         write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
     cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], measure["scale"])) for row in rows]
     write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,), labels=2)
+    for row in rows:
+        if row["order"] == 0:
+            write_prose(f"{row['factor']}: the mean of {row['level']} against {row['against']}")
     if 2 in families:
         write("×: what both do together beyond the sum of what each does alone")
     write("")
@@ -154,6 +155,7 @@ def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
     if means["term"].n_unique() < 2 and not (means["note"] != "").any():
         return  # `table` has the means of one axis
     write("")
+    write_prose("means of levels, with intervals about these seeds alone: too narrow for new seeds")
     shown = means.filter(~pl.col("term").str.contains(CROSS, literal=True))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
     rows: list[tuple[Any, ...]] = []
