@@ -21,7 +21,7 @@ from ablate.store.store import Store
 
 _ALWAYS = ("label", "planned", State.DONE, State.FAILED, State.RUNNING, State.PENDING)
 _YOUNG_S = 60.0
-_MOST_CELLS = 200
+_MOST_CELLS = 40
 _MOST_ROWS = 20
 _MOST_REASONS = 3
 _MOST_NOTES = 5
@@ -53,7 +53,9 @@ class Status(NamedTuple):
         at_work = tuple(each for each in self.where.at_work if each.trial in keys)
         kept = {name: frame for name, frame in grids.items() if len(frame)}
         failures = count_failures(store, grid, self.where.retrying, keys)
-        return self._replace(grids=kept, failures=failures, where=replace(self.where, at_work=at_work))
+        kept_trials = {key: trial for key, trial in self.where.trials.items() if key in keys}
+        where = replace(self.where, at_work=at_work, trials=kept_trials)
+        return self._replace(grids=kept, failures=failures, where=where)
 
     def data(self) -> dict[str, Any]:
         """Convert to plain data."""
@@ -167,7 +169,9 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         tags = ["tags"] if any(frame["tags"]) else []  # its column replaces those without a trial
         always = _ALWAYS[:3] if tags else _ALWAYS
         columns = [name for name in ("label", "planned", *COUNTED) if name in always or frame[name].sum()] + tags
-        write(f"{name}: {frame['done'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done")
+        others = [f", {n} {state}" for state in COUNTED[1:] if state != State.PENDING and (n := frame[state].sum())]
+        done = f"{frame['done'].sum()} of {format_count(int(frame['planned'].sum()), 'trial')} done"
+        write(f"{name}: {done}{''.join(others)}")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
         chosen = _choose_cells(frame, most_cells)
@@ -178,10 +182,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         _write_more(len(frame), most_cells, "cell")
     for unread in status.unread:
         write(unread.words())
-    for row in status.notes.head(_MOST_NOTES).rows(named=True):
-        trial = row["trial"]
-        subject = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"
-        write_prose(f"note, {age(row['written'])} old, on {subject}: {row['note']}")
+    _write_notes(status.notes)
     _write_running(status.where.at_work)
     for line in submission_lines(status.where.submissions):
         write(line)
@@ -190,6 +191,17 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(line)
     for line, example in zip(failure_lines(status.failures), status.failures["example"], strict=True):
         write_prose(f"{line} (trial {example[:12]})")
+
+
+def _write_notes(notes: pl.DataFrame) -> None:
+    """Write the latest notes; one on several trials once."""
+    grouped = notes.group_by("written", "note", maintain_order=True).agg(pl.len().alias("n"), pl.exclude("n").first())
+    for row in grouped.head(_MOST_NOTES).rows(named=True):
+        trial = row["trial"]
+        subject = f"grid {row['grid']}" if trial is None else f"{trial[:8]} {row['label']} seed {row['seed']}"
+        more = f" and {format_count(row['n'] - 1, 'more trial')}" if row["n"] > 1 else ""
+        write_prose(f"note, {age(row['written'])} old, on {subject}{more}: {row['note']}")
+    _write_more(grouped.height, _MOST_NOTES, "note")
 
 
 def failure_lines(failures: pl.DataFrame) -> list[str]:
@@ -326,7 +338,7 @@ def loose_ends(where: TrialLocations) -> list[str]:
         elif state == State.STOPPED:
             advice = f" at a checkpoint; `ablate run` goes on with {them}"
         elif state == State.LOST:
-            advice = f"; `ablate retry --lost` queues {them} again"
+            advice = f"; `ablate retry --lost` queues {them} again, and `ablate run` goes on with {them}"
             if all(each.job in gone for each in trials):
                 advice = f"; their workers gave up: `ablate status --failures` says what to correct before{advice[1:]}"
         if trials:

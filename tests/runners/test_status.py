@@ -6,6 +6,7 @@ import re
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,3 +325,14 @@ def test_finished_trials_without_a_finite_measure_are_counted(tmp_path: Path) ->
     write_campaign(tmp_path, operators=tuple(level), seeds=range(3), effect=lambda axes: level[axes["operator"]])
     with Store.open(tmp_path) as store:
         assert [note.split()[0] for note in infinite_notes(store)] == ["3"]
+
+
+def test_a_query_keeps_trials_and_a_note_on_several_stands_once(tmp_path: Path, ablate: Callable) -> None:
+    failed = {(label, 0): "diverged" for label in ("softmax", "SSA")}
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(2), failed=failed)
+    ablate("note", "seed=0", "looks odd", "--campaign", tmp_path)
+    said = ablate("status", "--campaign", tmp_path).out.splitlines()
+    assert said[0].endswith("2 of 4 trials done, 2 failed")
+    assert [line.count("1 more trial") for line in said if "looks odd" in line] == [1]
+    kept = json.loads(ablate("status", "operator=SSA", "--json", "--campaign", tmp_path).out)
+    assert [*kept["data"]["trials"]] == [made.line("SSA", 0)["trial"]]
