@@ -187,14 +187,16 @@ def _write_checks(result: GridResult, measure: GridMeasure) -> str:
 
 
 def _write_controls(result: GridResult, measure: GridMeasure) -> str:
-    """Write the mean over seeds of controls and of longer training, and how many learned if the grid says when."""
+    """Write means over seeds of controls and of longer training, the best first, and how many learned if known."""
     values = result.every_run(measure).drop_nulls("value")
     means = values.group_by("cell", maintain_order=True).agg(pl.col("label").first(), pl.len(), pl.col("value").mean())
     added = means.filter(pl.col("cell").is_in([*added_cells(result.header)]))
     learned = _count_learned(result)
     rows = [
         (label, role_of(result.header, cell), str(n), *([learned[cell]] if learned else []), say_number(mean))
-        for cell, label, n, mean in added.rows()
+        for cell, label, n, mean in added.sort(
+            "value", descending=measure.better == "higher", maintain_order=True
+        ).rows()
     ]
     heads = ("cell", "it is a", "runs", *(["learned the task"] if learned else []), "mean")
     return f"{say_measure(result, measure)}\n\n{table(heads, rows)}"
