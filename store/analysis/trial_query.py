@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from ablate.grid.errors import NotFoundError, SpecError
-from ablate.grid.names import label_of
+from ablate.grid.names import label_of, some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.query import STATE, Table, compare, fit, split_quoted
 from ablate.store.store import Store
@@ -97,7 +97,7 @@ def _find_name(fields: pl.DataFrame, word: str) -> tuple[str, pl.Expr]:
         having = [name for name in fields.columns if word in fields[name].explode()]
         near = min(having, key=lambda name: ("." in name, name), default=None)
         hint = suggest_name(word, sorted(labels)) if near is None else f"; did you mean {near}={word}?"
-        parts = [label for label in labels if word.lower() in label.lower()][:5]
-        hint = hint or f"; labels here: {', '.join(parts or labels[:5])}{', ...' * (len(parts or labels) >= 5)}"
+        parts = [label for label in labels if word.lower() in label.lower()]
+        hint = hint or f"; labels here: {some(parts or [*labels], 5)}"
         raise NotFoundError(f"{word!r} is no label, no beginning of a key and no condition such as seed=3{hint}")
     return "", (pl.col(_KEY) == names[0]) | (pl.col("label") == names[0])

@@ -141,9 +141,10 @@ def baselines_of(store: Store, grid: str, wanted: str | None) -> Baseline:
 def matched_axes(store: Store, grid: str) -> list[str]:
     """The axes on which baselines of a grid differ and cells agree with their own; nuisance axes are none."""
     header = store.grid(grid)
-    query = "SELECT DISTINCT json_extract_string(axes, $member) FROM grid_trial WHERE list_contains($cells, cell)"
+    levels = "SELECT DISTINCT json_extract_string(axes, $member) FROM grid_trial"
+    query = f"{levels} WHERE grid = $grid AND list_contains($cells, cell)"
     cells = [*set((header.get("baselines") or {}).values())]
-    asked = {name: {"member": quoting.member(name), "cells": cells} for name in header.get("matched", ())}
+    asked = {name: {"grid": grid, "member": quoting.member(name), "cells": cells} for name in header.get("matched", ())}
     return [name for name, parameters in asked.items() if store.sql(query, parameters).height > 1]
 
 
