@@ -83,9 +83,9 @@ def make_operators_page() -> dict[str, str]:
             ),
             "operators": "\n".join(sections),
             "stages": table(
-                ("stage", "kind", "description", "source"), [row for row in rows if row.stage != "positions"]
+                ("stage", *_KIND_COLUMNS), [(row.stage, *_kind_row(row)) for row in rows if row.stage != "positions"]
             ),
-            "positions": table(KindRow._fields[1:], [row[1:] for row in rows if row.stage == "positions"]),
+            "positions": table(_KIND_COLUMNS, [_kind_row(row) for row in rows if row.stage == "positions"]),
             "presets": table(_PRESET_COLUMNS, [_preset_row(name, make) for name, make in presets().items()]),
             "backbone": table(FIELD_HEADINGS, field_rows(Backbone, documented=False)),
             "placement_fields": table(FIELD_HEADINGS, field_rows(Placement)),
@@ -93,6 +93,13 @@ def make_operators_page() -> dict[str, str]:
         },
     )
     return {"operators.md": text, **pictures}
+
+
+_KIND_COLUMNS = ("kind", "class", "description", "source")
+
+
+def _kind_row(row: KindRow) -> tuple[str, ...]:
+    return row.kind, f"`{find_kind(row.stage, row.kind).__name__}`", row.line, row.source
 
 
 def _is_ours(value: object) -> bool:
