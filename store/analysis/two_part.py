@@ -75,11 +75,7 @@ def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | 
 
 def never_learned(store: Store, grid: str, by: GridMeasure) -> set[str]:
     """Return the cells, controls too, none of whose runs learned by the limit of the grid or against a predictor."""
-    values = every_run(store, grid, by)
-    if (declared := store.grid(grid).get("learned")) is None:
-        learned = _beats_predictor(store, grid, by, values)
-    else:
-        learned = _reach_limit(store, grid, declared, every_run)
+    learned = _by_rule(store, grid, by, every_run)
     if learned is None:
         return set()
     cells = learned.runs.drop_nulls("learned").group_by("cell").agg((pl.col("learned") == 1).any())
@@ -88,12 +84,16 @@ def never_learned(store: Store, grid: str, by: GridMeasure) -> set[str]:
 
 @once
 def _find_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> _Learned | None:
-    values = runs(store, grid, by)
-    if (declared := store.grid(grid).get("learned")) is None:
-        learned = _beats_predictor(store, grid, by, values) or _in_groups(store, grid, by, values, baseline)
-    else:
-        learned = _reach_limit(store, grid, declared, runs)
+    learned = _by_rule(store, grid, by, runs) or _in_groups(store, grid, by, runs(store, grid, by), baseline)
     return learned if learned is not None and learned.divides else None
+
+
+def _by_rule(store: Store, grid: str, by: GridMeasure, read: Callable[..., pl.DataFrame]) -> _Learned | None:
+    """Apply the limit of the grid or, without one, compare with a predictor; None if no predictor is known."""
+    declared = store.grid(grid).get("learned")
+    if declared is None:
+        return _beats_predictor(store, grid, by, read(store, grid, by))
+    return _reach_limit(store, grid, declared, read)
 
 
 def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFrame:
