@@ -199,7 +199,7 @@ def plan_lines(plan: RunPlan, *, every_cell: bool = False) -> Iterator[str]:
         trials = format_count(plan.other_code, "finished trial")
         yield f"  {trials} ran other code; `ablate run SPEC --rerun-stale` trains those again"
     if plan.counts["failed"]:
-        yield "  `ablate status` says why trials failed; `ablate run SPEC --retry` tries those again"
+        yield "  `ablate status` says why trials failed; code that has changed is tried again, all with --retry"
     yield f"  to do: {format_count(plan.to_do, 'trial')}, {plan.estimate}"
     for problem in plan.estimate.problems:
         yield f"  could not be measured: {problem}"

@@ -60,6 +60,6 @@ def _outcome_words(result: "RunResult") -> str:
         "not finished (the same command goes on)": result.stopped,
         "were done before": result.skipped,
         "of these ran other code (--rerun-stale trains them again)": result.skipped_other_code,
-        "failed before (--retry tries them again)": result.skipped_failed,
+        "failed before (tried again once their code changes, or with --retry)": result.skipped_failed,
     }
     return "; ".join(f"{n} {words}" for words, n in counts.items() if n) or "nothing was trained"

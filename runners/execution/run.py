@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, final
+from typing import Any, Final, final
 
 from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem
@@ -35,7 +35,7 @@ from ablate.runners.output import format_count
 from ablate.runners.planning.preflight import Preflight
 from ablate.runners.planning.prepared_run import PreparedRun
 from ablate.runners.planning.worklist import GridTrial, Worklist
-from ablate.runners.processes.failure import unrecorded_failure
+from ablate.runners.processes.failure import Failure, place_of, unrecorded_failure
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_state import trial_state
 from ablate.store.state import ENDED, State
@@ -86,6 +86,9 @@ def run_campaign(
     return _ActiveRun(prepared.layout, worklist, machine or Inline(), prepared.request).result()
 
 
+TOLD_FAILURES: Final = 3
+"""Number of failures of one kind that a run tells."""
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOPPING = "stopping at the next step; running trials save their state. Press Ctrl-C again to end at once"
 
@@ -134,6 +137,7 @@ class _ActiveRun:
         self._leases = Leases()
         self._outcomes: dict[int, Outcome] = {}
         self._held: list[int] = []
+        self._failures: Counter[str] = Counter()
         self._workers = 0
 
     def result(self) -> RunResult:
@@ -241,9 +245,20 @@ class _ActiveRun:
         trial, failure = self._to_do[outcome.row], outcome.failure
         name = f"{trial.label}, seed {trial.seed} ({trial.key[:8]})"
         if failure is not None:
-            self.note(f"{name} failed: {failure.reason}: {failure.message}")
+            self._note_failure(name, failure)
         for note in notes_of(outcome):
             self.note(f"{name}: {note}")
+
+    def _note_failure(self, name: str, failure: Failure) -> None:
+        """Tell a failure; of one kind only the first few."""
+        self._failures[failure.fingerprint] += 1
+        told = self._failures[failure.fingerprint]
+        if told <= TOLD_FAILURES:
+            at = place_of(failure)
+            more = (
+                "" if told < TOLD_FAILURES else "; more of this kind are counted, `ablate status --failures` has them"
+            )
+            self.note(f"{name} failed: {failure.reason}: {failure.message}{f' ({at})' if at else ''}{more}")
 
     def note(self, text: str) -> None:
         self._progress.note(text)

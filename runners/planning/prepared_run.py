@@ -16,6 +16,7 @@ from ablate.runners.planning.longer import choose_longer
 from ablate.runners.planning.worklist import Worklist, collect_cells, list_trials
 from ablate.store.files.layout import Layout
 from ablate.store.files.trust import trust_new
+from ablate.store.state import State
 
 
 @final
@@ -49,6 +50,8 @@ class PreparedRun:
         """List all trials, also those that are not requested; `take` receives every grid with its lines."""
         again, retry = self.request.again, self.request.retry
         worklist = list_trials(self.layout, self.grids, self._cells, retry=retry, again=again, take=take)
+        if any(trial.state == State.FAILED for trial in worklist.to_do):
+            self.request = replace(self.request, retry=True)  # each at most once by a submission
         return worklist.without_results(self.unreadable)
 
     def publish(self) -> Worklist:

@@ -98,7 +98,7 @@ class GridTrial(NamedTuple):
     """Its line in `grids/<grid>.trials.jsonl`, counted from 0."""
     state: State
     other_code: bool = False
-    """Finished with older code."""
+    """Finished with other code than now, or failed by an error in such."""
 
 
 @final
@@ -114,7 +114,8 @@ class Worklist:
 
     @cached_property
     def to_do(self) -> tuple[GridTrial, ...]:
-        """Trials that are not done; failed ones only with `retry`, and with `again` those that ran other code.
+        """Trials that are not done; failed ones only if their code has changed or with `retry`; with `again` those that
+        ran other code.
 
         Trials that another run works on are among them.
         """
@@ -124,7 +125,7 @@ class Worklist:
         """Return True if a trial is to be trained."""
         if trial.state == State.DONE:
             return self.again and trial.other_code
-        return self.retry or trial.state != State.FAILED
+        return self.retry or trial.state != State.FAILED or trial.other_code
 
     def narrow_to(self, only: Collection[str] | None, seeds: Collection[int] | None = None) -> "Worklist":
         """Keep only the trials of these keys and seeds; None: all."""
@@ -143,7 +144,7 @@ class Worklist:
     @property
     def other_code(self) -> int:
         """Number of finished trials that ran other code."""
-        return sum(trial.other_code for trial in self.trials)
+        return sum(trial.other_code and trial.state == State.DONE for trial in self.trials)
 
     def lines(self, wanted: Sequence[GridTrial]) -> Iterator[bytes]:
         """Yield the trial lines of `wanted`, in this order, from the published grids."""

@@ -133,6 +133,12 @@ def _place(error: BaseException) -> str:
     return f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else ""
 
 
+def place_of(failure: Failure) -> str:
+    """Return `file:line` of the innermost frame of the project or the user in the traceback; empty without one."""
+    frames = re.findall(r'^ *File "(.+)", line (\d+)', failure.traceback or "", re.MULTILINE)
+    return next((f"{Path(file).name}:{line}" for file, line in reversed(frames) if not is_installed(file)), "")
+
+
 def _fingerprint(*parts: str, exact: str = "") -> str:
     blotted = [exact] * bool(exact) + [re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?", "#", part) for part in parts]
     return blake2b("\n".join(blotted).encode(), digest_size=8).hexdigest()

@@ -38,6 +38,7 @@ from ablate.runners.provenance.source import (
 )
 from ablate.store.files.code_versions import differing
 from ablate.store.files.trial_state import AttemptState, TrialState
+from ablate.store.state import State
 
 SOURCE = "__ablate_source__"
 """Module attribute with the text of a spec file as it was loaded; the file may be edited later."""
@@ -51,8 +52,11 @@ def spec_module_name(path: Path | str) -> str:
 
 
 def ran_other_code(state: TrialState, sources: Mapping[str, str]) -> bool:
-    """Return True if a finished trial was made by code other than `sources`; unknown code is other code."""
-    return state.result is not None and not made_by(state, state.result.attempt, sources)
+    """Return True if a trial finished or failed by an error in code other than `sources`, or in unknown code."""
+    ended = state.result
+    if state.state == State.FAILED and state.ended is not None and (state.ended.end or {}).get("reason") == "error":
+        ended = state.ended
+    return ended is not None and not made_by(state, ended.attempt, sources)
 
 
 def made_by(state: TrialState, attempt: int, sources: Mapping[str, str]) -> bool:

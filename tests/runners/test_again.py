@@ -14,7 +14,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.app import execute
 from ablate.runners.cli.campaign_plan import plan_campaign
 from ablate.runners.execution import Inline, Local
-from ablate.runners.execution.run import RunResult
+from ablate.runners.execution.run import TOLD_FAILURES, RunResult
 from ablate.runners.provenance.code import Codes
 from ablate.store.files.atomic import read_json
 from ablate.store.files.layout import Layout
@@ -81,6 +81,23 @@ def test_an_edited_formula_is_told_and_trained_again_on_request(ablate: Callable
     assert sorted(len(layout.attempts(key)) for key in layout.trial_keys()) == [1] * 4 + [2] * 2
     fewer = edited.replace("range(2)", "range(1)")
     assert "4 finished trials of the campaign are not in this plan" in ablate("plan", text=fewer)
+
+
+def test_a_trial_that_failed_by_an_error_is_tried_again_once_its_code_has_changed(ablate: Callable[..., str]) -> None:
+    mended = SPEC.replace("range(2)", "range(5)")
+    wrong = mended.replace("return 1.5 * a", 'raise ValueError("by mistake")')
+    told = ablate("run", text=wrong, code=4)
+    assert told.count("by mistake (edited.py:") == TOLD_FAILURES < 5
+    assert "5 failed before" in ablate("run", text=wrong, code=4)
+    assert "to do: 0 trials" in ablate("plan", text=wrong)
+    assert "to do: 5 trials" in ablate("plan", text=mended)
+    assert "5 trained; 5 were done before; results" in ablate("run", text=mended)
+
+
+def test_a_trial_that_diverged_is_a_result_and_is_not_tried_again(ablate: Callable[..., str]) -> None:
+    wrong = SPEC.replace("return 1.5 * a", "return a / 0")
+    assert "2 failed" in ablate("run", text=wrong, code=4)
+    assert "to do: 0 trials" in ablate("plan")
 
 
 @pytest.fixture

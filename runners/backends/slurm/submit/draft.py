@@ -80,11 +80,12 @@ class Drafter:
         self._demands = Demands(self.asked, self._most_cpus)
         request = replace(request, heartbeat_s=slurm.heartbeat_s, oom=slurm.oom)
         self.prepared = PreparedRun(request, grids, self._demands.add_cell, self._demands.check)
-        self.request, self.layout, self.grids = self.prepared.request, self.prepared.layout, self.prepared.grids
+        self.layout, self.grids = self.prepared.layout, self.prepared.grids
         self.lines: dict[str, list[bytes]] = {}
         self.worklist = self.prepared.list_trials(
             lambda grid, lines: self.lines.update({grid.name: list(map(encode_line, lines))})
         )
+        self.request = self.prepared.request
         self.chosen = self.worklist.narrow_to(request.only, request.seeds)
         self._wanted = self.chosen.to_do
         self._lost_on = count_lost(self.layout, self._wanted)
