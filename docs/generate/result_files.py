@@ -2,7 +2,7 @@
 
     FOLDER/GRID.json       header of the grid; versions, device, cost; processors, systems and commits of the campaign;
                            the checks of each cell at the planned measure
-    FOLDER/GRID.parquet    a row per run and measurement; a run without one has a row, too
+    FOLDER/GRID.parquet    a row per run and measurement, and what a run costs; a run without one has a row, too
     FOLDER/*.py            the spec files as they ran, if `specs/` has no such file
     FOLDER/about.md        written by hand: question, setting, findings, and places for tables and figures
 
@@ -36,6 +36,12 @@ SELECT g.cell, g.seed, 'probe', p.name,
 FROM (FROM v_probe QUALIFY step = max(step) OVER (PARTITION BY trial, name)) p JOIN grid_trial g USING (trial)
 WHERE g.grid = $grid AND (p.name LIKE 'number.%' OR p.name LIKE 'gradient_%'
       OR p.name IN ('sink_share', 'activation_ratio', 'effective_rank', 'ground_at_queries'))
+UNION ALL
+SELECT g.cell, g.seed, 'cost', n.name, '{}', CASE n.name WHEN 'parameters' THEN a.parameters
+       WHEN 'memory_bytes' THEN a.memory_bytes ELSE a.train_s / (a.step - coalesce(a.resumed_step, 0)) END
+FROM (FROM attempt WHERE status = 'ok' QUALIFY attempt = max(attempt) OVER (PARTITION BY trial)) a
+JOIN grid_trial g USING (trial) CROSS JOIN (VALUES ('train_s_per_step'), ('memory_bytes'), ('parameters')) n(name)
+WHERE g.grid = $grid
 ORDER BY ALL
 """
 _COST: Final = """

@@ -14,6 +14,7 @@
     {numbers GRID}                   learned numbers: the range over runs, layers and heads
     {checks GRID}                    what each check of a claim rests on
     {controls GRID}                  the measure of every control
+    {costs GRID}                     parameters, time per step and memory of every cell
     {cost GRID ...}                  trials, hours, device and versions
 """
 
@@ -26,6 +27,7 @@ from typing import Final
 import polars as pl
 from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
+from result_costs import describe_cost, write_costs
 from result_pictures import Forest, Values
 from result_words import name_measure, say_change, say_measure, say_number, say_size
 
@@ -97,7 +99,7 @@ def _fill(about: Path, pictures: dict[str, str]) -> str:
         if call[1] not in _CALLS:
             raise SpecError(f"a line of {about} calls one of {_CALLS}; got {call[1]!r}")
         if call[1] == "cost":
-            return _describe_cost([read(about.parent, each) for each in (grid, *words)])
+            return describe_cost([read(about.parent, each) for each in (grid, *words)])
         if call[1] == "main":
             picture = f"results/{about.parent.name}-{grid}-main.svg"
             pictures[picture] = _draw_main([read(about.parent, each) for each in (grid, *words)])
@@ -335,18 +337,6 @@ def _write_numbers(result: GridResult, _: GridMeasure) -> str:
     return table(("number", "cells", "10th percentile", "median", "90th percentile"), rows)
 
 
-def _describe_cost(results: Sequence[GridResult]) -> str:
-    costs = [result.cost for result in results]
-    trials, hours = (sum(cost[name] for cost in costs) for name in ("trials", "hours"))
-    devices, threads = (sorted({each for cost in costs for each in cost[name]}) for name in ("devices", "threads"))
-    packages = [package for cost in costs for versions in cost["versions"] for package in versions.items()]
-    made = ", ".join(dict.fromkeys(f"{name} {version}" for name, version in packages if version))
-    each = f"{threads[0]} thread" if threads == [1] else f"{threads} threads"
-    places = sorted({place for cost in costs for place in cost.get("processors", ())})
-    where = f" of {', '.join(places)}" if places else ""
-    return f"{trials} trials, {hours:.1f} hours of one {', '.join(devices)} process with {each}{where}; {made}."
-
-
 def _draw_main(results: Sequence[GridResult]) -> str:
     """Draw the differences between the two levels of each axis that has two, a panel per grid."""
     panels: list[Panel] = []
@@ -380,5 +370,6 @@ _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "contrasts": _write_contrasts,
     "effects": _write_effects,
     "numbers": _write_numbers,
+    "costs": write_costs,
 }
 _CALLS: Final = (*_TABLES, "cost", "figure", "main", "means", "runs")
