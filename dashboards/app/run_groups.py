@@ -12,7 +12,7 @@ from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import Control, PageView, grid_of, options
 from ablate.dashboards.data.captions import describe_selection
 from ablate.dashboards.data.formatting import BETWEEN, count, join_words
-from ablate.dashboards.data.grid_context import MOST_CURVES, GridContext, averages, worth_drawing
+from ablate.dashboards.data.grid_context import MOST_CURVES, GridContext, averages, leading_cells, worth_drawing
 from ablate.dashboards.data.result_table import flat
 from ablate.dashboards.data.user_errors import Unknown, require
 from ablate.dashboards.figures.training import Grouped, groups
@@ -179,6 +179,10 @@ def _keep_groups(
         chosen = {by_name[require("the grid", "group of runs", name, by_name)] for name in wanted}
         kept = [key for key in keys if key in chosen][:MOST]
         return kept, f" Shown: {len(kept)} of {count(len(keys), 'group')}, as chosen." if len(kept) < len(keys) else ""
+    if cells and not wanted and not view.address.run and (leading := leading_cells(context)) is not None:
+        lead, variants = leading
+        if len(lead) < len(keys):
+            return [key for key in lead if key in set(keys)], _describe_leading(context, lead, variants)
     most = MOST if wanted or view.address.run else MOST_CURVES
     if len(keys) <= most:
         return keys, ""
@@ -192,6 +196,13 @@ def _keep_groups(
     first = [key for key in keys if key != base][: most - (base is not None)]
     kept = [key for key in keys if key == base or key in set(first)]
     return kept, f" Shown: {names[base] + ' and ' if base else ''}the first {len(first)} of {len(keys)} groups."
+
+
+def _describe_leading(context: GridContext, cells: Sequence[str], variants: int) -> str:
+    shown = len({*cells} - {*context.baselines.values()}) if context.header.get("baselines") else len(cells) - 1
+    best = f"the best {shown} of {variants} variants" if shown < variants else count(variants, "variant")
+    biased = " These were chosen by this result, so it is biased in their favour." if shown < variants else ""
+    return f" Shown: {context.baseline_name} and {best}, as judged, of {len(context.cells)} cells.{biased}"
 
 
 def cells_control(view: PageView) -> Control:

@@ -13,11 +13,12 @@ from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
-from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of
+from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of, verdicts
 from ablate.store.files.plans import added_cells
 from ablate.store.state import State
 
 MOST_CURVES: Final = 9  # more curves in one picture cannot be told apart
+MOST_LEADING: Final = 5  # variants in a picture of curves with bands, until the reader adds more
 MOST_STYLED: Final = 40  # more cells in one picture have no style of their own
 MOST_ROWS: Final = 32  # more rows of cells, or of levels, in one picture cannot be read
 
@@ -184,6 +185,21 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
     }[measure.scale]
     known = pl.when(value.is_finite().all()).then(mean)
     return runs.group_by("cell", maintain_order=True).agg(value.count().alias("n"), known.alias("value"))
+
+
+def leading_cells(context: GridContext) -> tuple[list[str], int] | None:
+    """Return the best `MOST_LEADING` variants with their baselines, and how many variants there are.
+
+    Levels are the ones that verdicts choose; what is shown to be better comes first. None if nothing can be judged.
+    """
+    judged, _ = catch_user_error(lambda: verdicts(context.store, context.grid))
+    if judged is None or judged.is_empty() or context.measure is None:
+        return None
+    ranked = best_first(judged, context.measure).sort(pl.col("verdict") != "better", maintain_order=True)
+    kept: set[str] = set()
+    for cell, base in ranked.select("cell", "baseline").iter_rows():
+        kept = kept | {cell, base} if len(kept | {cell, base}) <= MOST_LEADING + 1 else kept
+    return [cell.cell for cell in context.cells if cell.cell in kept], judged.height
 
 
 def worth_drawing(

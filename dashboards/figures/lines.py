@@ -20,7 +20,7 @@ from ablate.dashboards.theme.styles import Style
 FAR: Final[Mapping[Scale, float]] = {"linear": 1e4, "log": 1e9, "logit": math.inf}
 """A value so many times the usual size is drawn at the edge of the figure, since it would flatten all others."""
 FEW: Final = 2  # up to so many curves each has its least and greatest values as lines; more would hide each other
-_MOST_SPIKES: Final = 10  # strokes on each side of a line
+_MOST_SPIKES: Final = 3  # strokes on each side of a line
 SPIKE: Final = 5.0  # extremes of many curves are drawn only if they lie so many times as far from the line as usual
 _VALUES: Final = ("greatest", "least", "value")
 _ROOM: Final = 100.0  # how far beyond the values an interval is drawn; an axis never goes so far

@@ -1,15 +1,18 @@
 """Pages and the report of a grid with a nuisance axis show the settings that its verdicts compare."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
-from known_campaign import seen
+from known_campaign import open_view, seen, show_slot
+from plotly.utils import PlotlyJSONEncoder
 from tuned_campaign import tuned
 
 from ablate.dashboards import write_report
 from ablate.dashboards.app.page import AS_ABOVE
 from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.curves import CURVES
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.dashboards.app.pages.overview import OVERVIEW
 from ablate.store import Store
@@ -50,3 +53,17 @@ def test_factors_compares_settings_and_says_once_why_there_is_no_test(root: Path
 def test_the_report_has_a_row_for_each_setting(root: Path) -> None:
     html = write_report(root).read_text()
     assert re.findall(r'<th scope="row"[^>]*data-value="([^"]*)"', html) == ["SSA · 0.4", "Integral · 0.5"]
+
+
+def test_curves_begin_with_the_settings_that_are_compared_and_offer_the_others(root: Path) -> None:
+    with open_view(root, CURVES) as view:
+        shown = show_slot(view, CURVES, "curves", "")
+        every = show_slot(view, CURVES, "curves", "?show=*")
+    assert {key.name for key in shown.legend} == {"SSA · 0.4", "Integral · 0.5", "softmax · 0.2"}
+    assert {*shown.data["group"]} == {key.name for key in shown.legend}
+    assert not every.parts
+    offered = {key.name for key in every.legend} - {key.name for key in shown.legend}
+    assert all(
+        f'"data-add": "{name}"' in json.dumps(shown.parts, cls=PlotlyJSONEncoder, ensure_ascii=False)
+        for name in offered
+    )

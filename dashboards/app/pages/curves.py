@@ -1,16 +1,16 @@
 """Curves: what is logged in training, by step, seconds or tokens, averaged over the runs of a group."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
 from pydantic import Field
 
 from ablate.dashboards.app import run_groups
-from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, options
+from ablate.dashboards.app.page import AppPage, Control, Key, PageView, Slot, SlotContent, grid_of, html, options
 from ablate.dashboards.app.run_groups import CELL, TRIAL, GroupedAddress, RunGroups
 from ablate.dashboards.data.formatting import count, join_words, number, numbers_apart
-from ablate.dashboards.data.grid_context import MOST_CURVES
+from ablate.dashboards.data.grid_context import MOST_CURVES, GridContext
 from ablate.dashboards.data.seed_averages import Band, Scale, average_words, band_words
 from ablate.dashboards.data.user_errors import require
 from ablate.dashboards.figures.end_labels import height_for
@@ -18,8 +18,10 @@ from ablate.dashboards.figures.lines import Drawing, Panel, Series, beyond, draw
 from ablate.dashboards.figures.training import Along, Reduced, Reduction, buckets_for, list_metrics, smooth, training
 from ablate.store.analysis.metrics import direction
 from ablate.store.analysis.row_labels import row_label, unit_of
+from ablate.store.files.plans import added_cells
 
 _ALONG: Final[dict[str, str]] = {"step": "training step", "seconds": "seconds of training", "tokens": "tokens"}
+_MOST_OFFERED: Final = 24
 _Metrics = Mapping[str, tuple[Reduced, Scale]]  # by name
 
 
@@ -39,22 +41,28 @@ class CurvesAddress(GroupedAddress):
 def draw_curves(view: PageView) -> SlotContent:
     """Panels of metrics with a line per group."""
     address: CurvesAddress = view.address
-    context, known = grid_of(view), list_metrics(view.store, grid_of(view).grid)
-    if not known:
+    context, logged = grid_of(view), list_metrics(view.store, grid_of(view).grid)
+    if not logged:
         return SlotContent(message="No run of this grid has logged anything yet.")
-    metrics = address.metric or known[:1]
+    metrics = address.metric or logged[:1]
     for name in metrics:
-        require(f"grid {context.grid!r}", "logged metric", name, known)
+        require(f"grid {context.grid!r}", "logged metric", name, logged)
     shown = run_groups.run_groups(view)
     curves = {name: _reduce(view, name, shown, len(metrics)) for name in metrics}
     if all(each.frame.is_empty() for each, _ in curves.values()):
         return SlotContent(
             message=f"None of these runs has logged {join_words(list(metrics))} yet.{_count_failed(shown)}"
         )
+    known = [name for name, (each, _) in curves.items() if each.frame["value"].is_finite().any()]
+    bare = [name for name in curves if name not in known]
+    empty = f"No finite value of {join_words(bare)}." if bare else ""
+    if not known:
+        return SlotContent(message=f"{empty}{_count_failed(shown)}")
+    curves = {name: curves[name] for name in known}
     panels = {name: _panel(view, name, each, scale) for name, (each, scale) in curves.items()}
     bands = address.band not in ("seeds", "none") and len(shown.keep) <= MOST_CURVES
     height = height_for(len(shown.keep), 400 if len(panels) == 1 else 260)
-    drawing = Drawing(height=height, log_x=address.logx, width=1.6, bands=bands, named=True)
+    drawing = Drawing(height=height, log_x=address.logx, width=1.6, bands=bands, named=len(shown.keep) > 1)
     x = _ALONG[address.x] + (", log axis" if address.logx else "")
     figure = draw_panels(
         [*panels.values()], _series(shown, [each for each, _ in curves.values()]), x=x, drawing=drawing
@@ -69,11 +77,25 @@ def draw_curves(view: PageView) -> SlotContent:
         for name, panel in panels.items()
     )
     data = pl.concat(columns, how="diagonal_relaxed")  # a metric that is logged at few steps has no buckets
-    logged = [dict(each.reached.iter_rows()) for each, _ in curves.values()]
-    reached = {key: max(each.get(key, 0) for each in logged) for key in shown.keep}
-    answer = _answer(view, metrics[0], curves[metrics[0]][0], shown)
-    legend, message = _legend(view, shown, reached), _warnings(panels, curves, shown, reached)
-    return SlotContent(figure, _caption(view, curves, shown), data, legend, message, answer=answer)
+    runs = [dict(each.reached.iter_rows()) for each, _ in curves.values()]
+    reached = {key: max(each.get(key, 0) for each in runs) for key in shown.keep}
+    answer = _answer(view, known[0], curves[known[0]][0], shown)
+    legend, message = _legend(view, shown, reached), f"{empty} {_warnings(panels, curves, shown, reached)}".strip()
+    offers = _offer_groups(context, shown)
+    return SlotContent(figure, _caption(view, curves, shown), data, legend, message, answer=answer, parts=offers)
+
+
+def _offer_groups(context: GridContext, of: RunGroups) -> list[Any]:
+    """Return a fold with a button for each group that can be added to those shown; of many, for the first ones."""
+    added, cells = added_cells(context.header), dict(of.groups.select("series", "cells").iter_rows())
+    others = sorted((key for key in of.names if key not in of.keep), key=lambda key: {*cells[key]} <= {*added})
+    if not others or len(of.keep) >= run_groups.MOST:
+        return []
+    names, more = [of.names[key] for key in others[:_MOST_OFFERED]], len(others) - _MOST_OFFERED
+    buttons = [html.Button(name, type="button", className="key", **{"data-add": name}) for name in names]
+    rest = [html.Span(f"{more} more under Shown", className="key note")] if more > 0 else []
+    title = html.Summary(f"Add a line: {count(len(others), 'other')}", className="note")
+    return [html.Details([title, html.Div([*buttons, *rest], className="legend")])]
 
 
 def _answer(view: PageView, name: str, reduced: Reduced, of: RunGroups) -> str:
@@ -93,6 +115,9 @@ def _answer(view: PageView, name: str, reduced: Reduced, of: RunGroups) -> str:
         return f"{first} {of.names[high]} with the highest, {greatest}."
     best = next(iter(values))
     base = run_groups.baseline_group(grid_of(view), of.groups, best)
+    if base not in values:  # the level at which the baseline is best is another one
+        bases, cells = {*grid_of(view).baselines.values()}, dict(of.groups.select("series", "cells").iter_rows())
+        base = next((key for key in values if bases.intersection(cells[key])), None)
     ending, beside = number(values[best]), ""
     if base is not None and base != best and base in values:
         ending, other = numbers_apart(values[best], values[base])
@@ -182,12 +207,15 @@ def _caption(view: PageView, curves: _Metrics, of: RunGroups) -> str:
         if not each.frame.is_empty():
             told.setdefault(_line_words(view, each, scale, of), []).append(name)
     words = next(iter(told)) if len(told) == 1 else " ".join(f"{join_words(of_)}: {said}" for said, of_ in told.items())
+    words += of.why
+    unknown = [name for name in curves if _unit_and_direction(view, name)[0] is None]
+    words += f" No unit is recorded of {join_words(unknown)}." if unknown else ""
     if address.band != "seeds" and any(_averages_buckets(address, each) for each, _ in curves.values()):
         words += f" {extremes_words(max(each.frame['series'].n_unique() for each, _ in curves.values()))}"
     if address.smooth:
         words += f" Smoothed: keeps {address.smooth:g} of the average so far; what is not smoothed is weaker. "
         words += "Bands are not smoothed."
-    return words + of.why
+    return words
 
 
 def _line_words(view: PageView, each: Reduced, scale: Scale, of: RunGroups) -> str:
@@ -233,14 +261,16 @@ def _controls(view: PageView) -> Sequence[Control]:
     known = list_metrics(view.store, context.grid)
     ways = {CELL: "all but the seed", **options(run_groups.list_axes(context)), "seed": "seed"}
     ways |= {TRIAL: "single runs", **options(run_groups.list_fields(view.store, context.grid))}
-    shown = {"*": f"as many as fit ({run_groups.MOST})", **options(run_groups.run_groups(view).names.values())}
+    groups = run_groups.run_groups(view)
+    shown = {"*": f"as many as fit ({run_groups.MOST})", **options(groups.names.values())}
+    names = tuple(groups.names[key] for key in groups.keep)
     same = "Runs with the same of these are averaged"
     by = run_groups.by_of(view) or (CELL,)
     bands = {"interval": "95 % t interval", "spread": "standard deviation", "range": "least to greatest"}
     return (
         Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:1])),
         Control("by", "One line per", "choices", ways, same, by, resets=("show", "hide")),
-        Control("show", "Shown", "choices", shown, "Empty: the baseline and the best"),
+        Control("show", "Shown", "choices", shown, "Empty: the baseline and the best", names),
         *([Control("run", "Runs", "choices", options(picked))] if picked else []),
         Control("x", "Along", "choice", _ALONG),
         Control("band", "Band", "choice", {**bands, "seeds": "single runs", "none": "none"}),

@@ -43,6 +43,12 @@
     control("hide", [...new Set(off)]);
   }
 
+  // a group that is not drawn yet joins those of the legend
+  function add(button) {
+    const names = [...button.closest(".slot").querySelectorAll(".legend [data-key] .name")].map((name) => name.textContent);
+    control("show", [...names, button.dataset.add]);
+  }
+
   function more(button) {
     const rest = document.getElementById("more");
     rest.hidden = !rest.hidden;
@@ -198,7 +204,8 @@
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
   document.addEventListener("click", (event) => {
     const at = (selector) => event.target.closest(selector);
-    if (at(".legend button")) toggle(at(".legend button"));
+    if (at("[data-add]")) add(at("[data-add]"));
+    else if (at(".legend button")) toggle(at(".legend button"));
     else if (at("#switch")) swap();
     else if (at("#pause")) pause();
     else if (at("#help")) keys().showModal();
