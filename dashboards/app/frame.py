@@ -270,6 +270,10 @@ def _axes(layout: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
 
 
+_CONSTANT: Final = 0.03
+"""Decades of a log axis that shows one value, of `value_axis`, and no more."""
+
+
 def _make_automatic(axis: dict[str, Any]) -> None:
     """Let an axis with a range follow new results until the reader zooms.
 
@@ -278,6 +282,8 @@ def _make_automatic(axis: dict[str, Any]) -> None:
     low, high = axis.get("range") or (None, None)
     if axis.get("type") not in ("linear", "log") or low is None or high is None or low >= high:
         return
+    if axis["type"] == "log" and high - low < _CONSTANT:
+        return  # plotly would zoom into the rounding of equal values
     ends = (10**low, 10**high) if axis["type"] == "log" else (low, high)
     del axis["range"]
     axis |= {"autorange": True, "autorangeoptions": {"include": ends, "clipmin": ends[0], "clipmax": ends[1]}}

@@ -13,6 +13,7 @@ from ablate.dashboards.theme.styles import INK
 TITLE_ROOM: Final = 30  # pixels between panels above each other that have titles
 _NUMBERS: Final = 76  # pixels between panels above each other that have axes of their own
 _LETTERS: Final = 110  # letters of titles side by side, in a window of usual width
+_BESIDE: Final = 32  # letters of the title of one of several panels side by side, in the narrowest figure
 _ACROSS: Final = 0.19  # share of the width between two figures: room for the numbers and the title of an axis
 _ABOVE: Final = 22  # pixels above a figure, for its title
 _TICKS: Final = 64  # pixels below the last row of panels whose axes are shared
@@ -56,7 +57,8 @@ def _write_title(figure: go.Figure, title: str, **at: Any) -> None:
 def title_panels(figure: go.Figure, places: Sequence[Place], titles: Sequence[str]) -> None:
     """Write a title above each panel, in one line."""
     columns = len({figure.layout[f"xaxis{place['xaxis'][1:]}"].domain for place in places})
-    for place, title in zip(places, one_line(titles, _LETTERS // columns), strict=True):
+    letters = _LETTERS if columns == 1 else _BESIDE
+    for place, title in zip(places, one_line(titles, letters), strict=True):
         corner = {"x": 0, "y": 1, "xref": f"{place['xaxis']} domain", "yref": f"{place['yaxis']} domain", "yshift": 3}
         _write_title(figure, title, **corner)
     figure.update_layout(margin_t=TITLE_ROOM + 4, height=figure.layout.height + TITLE_ROOM)

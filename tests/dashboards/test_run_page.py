@@ -1,5 +1,6 @@
 """Run: what is known of one trial; logs are bounded, visible, and never read outside the campaign."""
 
+import math
 import os
 import shlex
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from synthetic import Campaign, write_campaign
 from ablate.dashboards.app.address import read
 from ablate.dashboards.app.page import PageView, SlotContent
 from ablate.dashboards.app.pages.run import RUN, RunAddress, log_tail
+from ablate.dashboards.data.formatting import duration
 from ablate.dashboards.theme.styles import MUTED
 
 HOSTILE = "<script>%{x}"
@@ -184,3 +186,26 @@ def test_load_of_the_machine_is_drawn_over_the_time_of_the_run(tmp_path: Path) -
     assert shown.figure is not None
     axes = [axis for name, axis in shown.figure.to_dict()["layout"].items() if name.startswith("yaxis")]
     assert [axis["rangemode"] for axis in axes] == ["tozero"] * 3
+
+
+def test_the_heading_names_each_run_and_the_seconds_of_its_parts(view: PageView, campaign: Campaign) -> None:
+    one, other = (campaign.line(*of)["trial"] for of in ((HOSTILE, 0), ("softmax", 1)))
+    heading, _, times = show(view, "curves", one, f"&run={other}").answer.partition("\n")
+    assert f"{HOSTILE}, seed 0: done" in heading
+    assert "softmax, seed 1: done" in heading
+    spent = "SELECT train_s, evaluate_s FROM attempt WHERE trial = $k"
+    train, evaluate = view.store.sql(spent, {"k": one}).row(0)
+    assert f"{HOSTILE}, seed 0: training {duration(train)} (" in times
+    assert f"evaluation {duration(evaluate)} (" in times
+
+
+def test_a_metric_without_a_finite_value_has_no_panel(tmp_path: Path) -> None:
+    logged = {"loss": math.nan, "grad_norm": 2.0, "system.cpu_cores": 1.0}
+    root = plant(tmp_path / "runs", ["softmax"], [0], Planted(lambda _: 1.0, metrics=lambda _: logged))
+    with open_view(root, RUN) as found:
+        key = found.store.sql("SELECT trial FROM trial")["trial"][0]
+        shown, bare = show(found, "curves", key), show(found, "curves", key, "&metric=loss")
+    assert shown.data["metric"].unique().to_list() == ["grad_norm"]
+    assert "loss" in shown.message
+    assert bare.figure is None
+    assert "loss" in bare.message

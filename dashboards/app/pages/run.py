@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from pprint import pformat
 from textwrap import indent
 from typing import Any, Final
@@ -32,7 +33,7 @@ from ablate.dashboards.app.pages.run_differences import (
     spec,
 )
 from ablate.dashboards.app.pages.run_pairs import pair_cells
-from ablate.dashboards.app.pages.run_system import show_system
+from ablate.dashboards.app.pages.run_system import show_system, tell_times
 from ablate.dashboards.app.pages.runs import ICONS
 from ablate.dashboards.app.run_groups import TRIAL
 from ablate.dashboards.app.table_columns import columns
@@ -49,6 +50,7 @@ _BYTES: Final = 256 * 1024  # the part at the end that is read
 _LONGEST: Final = 2000  # letters of a line; the rest is cut
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_PANELS: Final = 4
+_MOST_TOLD: Final = 3  # runs in the heading
 _MOST_ROWS: Final = 5000  # rows of a table on the page
 
 
@@ -133,7 +135,7 @@ def _curves(view: PageView) -> SlotContent:
     grid, known = _grid(view), _metrics(view)
     if not known or grid is None:
         raise Unknown("it is in no grid of this campaign" if known else "this run has logged nothing yet")
-    wanted = view.address.metric or tuple(known[:_MOST_PANELS])
+    wanted = view.address.metric or _first_metrics(known)
     for name in wanted:
         require("this run", "logged metric", name, known)
     context = grid_context(view.store, grid, view.styles)
@@ -146,19 +148,29 @@ def _curves(view: PageView) -> SlotContent:
 
 
 def _answer(view: PageView) -> str:
-    """Name the run, its state, and its last loss: 'SSA, seed 0: done, loss 3.09 at step 60 after 0.85 s.'"""
+    """Name the runs, their states, last losses and times: 'SSA, seed 0: done, loss 3.09 at step 60 after 0.85 s.'"""
+    keys = named_keys(view)
+    ends, times = [_tell_end(view, key) for key in keys[:_MOST_TOLD]], [tell_times(view.store, key) for key in keys]
+    names = [end.partition(":")[0] for end in ends]
+    spent = [f"{name}: {said}" if len(keys) > 1 else said for name, said in zip(names, times, strict=False) if said]
+    more = f"; {len(keys) - len(ends)} more" if len(ends) < len(keys) else ""
+    return f"{'; '.join(ends)}{more}." + (f"\nTime went into: {'; '.join(spent)}." if spent else "")
+
+
+def _tell_end(view: PageView, key: str) -> str:
     row = view.store.sql(
         "SELECT any_value(coalesce(g.label, t.operator)) AS label, any_value(t.seed) AS seed, "
         "any_value(t.state) AS state, any_value(t.reason) AS reason, any_value(t.wall_s) AS wall_s, "
         "max(l.step) AS step, arg_max(l.value, l.step) AS loss FROM trial t LEFT JOIN grid_trial g USING (trial) "
         "LEFT JOIN last_value l ON l.trial = t.trial AND l.name = 'loss' AND l.\"table\" = 'metric' "
         "WHERE t.trial = $key",
-        {"key": run_key(view)},
+        {"key": key},
     ).row(0, named=True)
     state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
-    loss = "" if row["loss"] is None else f", loss {number(row['loss'])} at step {row['step']:,}"
+    said = number(row["loss"]) if isfinite(row["loss"] or 0) else "not finite"
+    loss = "" if row["loss"] is None else f", loss {said} at step {row['step']:,}"
     took = "" if row["wall_s"] is None else f" after {duration(row['wall_s'])}"
-    return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}."
+    return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}"
 
 
 def _metrics(view: PageView) -> list[str]:
@@ -168,6 +180,12 @@ def _metrics(view: PageView) -> list[str]:
         {"key": run_key(view)},
     )
     return [str(name) for name in logged["name"]]
+
+
+def _first_metrics(known: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics that are shown at first; System shows those of the machine."""
+    own = [name for name in known if not name.startswith("system.")]
+    return tuple((own or known)[:_MOST_PANELS])
 
 
 _TOLD: Final = (
@@ -283,7 +301,7 @@ def _controls(view: PageView) -> Sequence[Control]:
         runs |= dict(zip(shorten_keys(view.store, near["trial"].to_list()), names, strict=True))
     return (
         Control("run", "Runs", "choices", runs, "The first one, and those beside it", resets=("metric", "attempt")),
-        Control("metric", "Metrics", "choices", options(known), usual=tuple(known[:_MOST_PANELS])),
+        Control("metric", "Metrics", "choices", options(known), usual=_first_metrics(known)),
         Control("attempt", "Attempt", "choice", options(attempts), usual=attempts[-1] if attempts else None),
         Control("all", "Show all", "switch", hint="Also what runs have in common"),
     )
