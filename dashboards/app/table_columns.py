@@ -16,9 +16,18 @@ BY_SIZE: Final = {"type": "rightAligned", "comparator": {"function": "ablateOrde
 """A column of numbers that are written as texts, such as '−23 %' or '× 4.2'."""
 
 
-def link(page: str, names: str, **more: Any) -> dict[str, Any]:
-    """Define a column whose cells lead to `page` with the field `names` set to the cell's text."""
-    return {"cellRenderer": "AblateLink", "cellRendererParams": {"page": page, "names": names}, **more}
+def link(page: str, names: str, *, under: str = "", **more: Any) -> dict[str, Any]:
+    """Define a column whose cells lead to `page` with the field `names` set to the cell's text.
+
+    On a phone, the column `under` stands below the text.
+    """
+    to = {"page": page, "names": names, "under": under}
+    return {"cellRenderer": "AblateLink", "cellRendererParams": to, **more}
+
+
+def on_phone(**parts: Any) -> dict[str, Any]:
+    """Return parts of a column that hold in a window of at most 600 pixels; `place` is its rank among the others."""
+    return {"place": parts.pop("place", 99), "narrow": parts}
 
 
 def columns(data: pl.DataFrame, own: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from ablate.dashboards.data.captions import (
+    CLAIMS,
     ICONS,
     describe_measure,
     name_cells,
@@ -14,6 +15,7 @@ from ablate.dashboards.data.captions import (
     progress_words,
     verdict_words,
 )
+from ablate.dashboards.data.control_words import CONTROLS, control_words, describe_controls
 from ablate.dashboards.data.formatting import (
     MOST_LISTED,
     NO_MARGIN,
@@ -41,6 +43,7 @@ from ablate.dashboards.html.markup import (
     text,
 )
 from ablate.store import Store
+from ablate.store.analysis.control_tests import control_rows
 from ablate.store.analysis.headline import LEGEND, MARKS
 from ablate.store.analysis.judge import JudgedGrid
 from ablate.store.analysis.noise_caution import noise_caution
@@ -164,6 +167,17 @@ def two_parts(context: GridContext, measure: GridMeasure) -> str:
     heading = tag("h3", TITLE) + tag("p", text(describe_parts(table, measure)), class_="caption")
     rows = two_part_rows(context, measure, table)
     return tag("div", heading + plain_table(rows.columns, rows.rows()), class_="block two-parts")
+
+
+def controls(context: GridContext, measure: GridMeasure, judged: JudgedGrid) -> str:
+    """How variants differ from each of their controls; nothing if none is claimed to differ, or has controls."""
+    claimed = judged.rows.filter(pl.col("verdict").is_in([*CLAIMS]))["cell"].to_list()
+    rows = control_words(context, measure, control_rows(context.store, context.grid), claimed)
+    if rows.is_empty():
+        return ""
+    heading = tag("h3", CONTROLS) + tag("p", text(describe_controls(measure)), class_="caption")
+    table = plain_table(rows.columns, rows.head(MOST_DATA_ROWS).rows())
+    return tag("div", heading + table, class_="block controls")
 
 
 def _row(

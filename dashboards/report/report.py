@@ -85,7 +85,8 @@ def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str
         inner = tag("p", text(_lead(context, judged.rows)), class_="lead")
     inner += (state(unjudged) if unjudged else "") + parts.overview(context, progress)
     if judged is not None and context.measure is not None:
-        inner += parts.verdict_table(context, context.measure, judged) + parts.two_parts(context, context.measure)
+        inner += parts.verdict_table(context, context.measure, judged)
+        inner += parts.controls(context, context.measure, judged) + parts.two_parts(context, context.measure)
     usable = context if problem is None else context._replace(measure=None)
     done = totals(progress)
     inner += charts(usable, styles, key, is_finished=done["done"] == done["planned"])

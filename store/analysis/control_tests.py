@@ -1,7 +1,7 @@
 """Whether the variants of a grid are more than their simplest explanations, read from its store."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -23,6 +23,40 @@ def control_tests(
     Where verdicts compare settings at their best level of nuisance axes, so are controls. A control none of whose runs
     learned the task explains nothing: if no other was tested, `beyond` is "unknown". Raises as `verdicts` does.
     """
+    by, runs, own = _read_controls(store, grid, baseline, measure)
+    values, base, missing = runs.values, runs.baseline, own.missing
+    tests = beyond_controls(values, baseline=base, controls=own.of, missing=missing, scale=by.scale, alpha=by.alpha)
+    return _mark_never_learned(tests, own.of, never_learned(store, grid, by), dict(values["cell", "label"].rows()))
+
+
+@once
+def control_rows(
+    store: Store, grid: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
+    """One row per variant and control, the least sure first: the columns of `control_tests` for this control alone.
+
+    `p` is 1 if the variant does not exceed it, and null without a test; `never_learned` names it if it never learned.
+    """
+    by, runs, own = _read_controls(store, grid, baseline, measure)
+    values, never = runs.values, never_learned(store, grid, by)
+    labels, rows = dict(values["cell", "label"].rows()), []
+    for at in range(max(map(len, own.of.values()), default=0) or 1):
+        one = {cell: each[at : at + 1] for cell, each in own.of.items()}
+        tests = beyond_controls(values, baseline=runs.baseline, controls=one, scale=by.scale, alpha=by.alpha)
+        rows.append(_mark_never_learned(tests, one, never, labels))
+    label = pl.coalesce("control_label", pl.col("untested").list.first())
+    return pl.concat(rows).with_columns(control_label=label).sort("p", descending=True, maintain_order=True)
+
+
+class _Controls(NamedTuple):
+    of: Mapping[str, Sequence[str]]  # cells of the controls of each variant
+    missing: Mapping[str, Sequence[str]]  # labels of those that the grid does not have
+
+
+def _read_controls(
+    store: Store, grid: str, baseline: str | None, measure: Mapping[str, Any] | None
+) -> tuple[GridMeasure, ComparedRuns, _Controls]:
+    """Return the runs of variants, baselines and controls, each setting at its best level, and who controls whom."""
     by = measure_of(store, grid, measure)
     values, planned = every_run(store, grid, by), store.grid(grid).get("controls") or {"of": {}, "missing": {}}
     there = set(values["cell"])
@@ -35,8 +69,7 @@ def control_tests(
         of = store.grid(grid).get("baselines") or {}
         values, controls = _tune_controls(values, compared, controls, of, by)
         base, missing = compared.baseline, _by_setting(compared, missing)
-    tests = beyond_controls(values, baseline=base, controls=controls, missing=missing, scale=by.scale, alpha=by.alpha)
-    return _mark_never_learned(tests, controls, never_learned(store, grid, by), dict(values["cell", "label"].rows()))
+    return by, ComparedRuns(values, base), _Controls(controls, missing)
 
 
 def _mark_never_learned(

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_campaign import open_view, show_slot
 from synthetic import publish_grid, write_campaign
 
-from ablate.store.analysis.control_tests import control_tests
+from ablate.dashboards import write_report
+from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.store.analysis.control_tests import control_rows, control_tests
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import every_run, measure_of, verdicts
@@ -58,6 +61,20 @@ def test_a_control_is_compared_at_its_own_best_level(store: tuple[Store, float])
     assert row["beyond"] == ("no" if shift == -0.6 else "unknown")  # one more is missing
     assert row["untested"] == ([] if shift == -0.6 else ["a third"])
     assert why(opened, "quickstart", "SSA · 0.1")["controls"] == row
+    rows = control_rows(opened, "quickstart")
+    assert {*rows["control_label"]} == {"softmax · 0.1 with near", "softmax · 0.3 with far"}
+    same = ["cell", "control", "difference", "low", "high", "pairs"]
+    assert all(rows[name][0] == row[name] for name in same)  # the least sure decides
+
+
+def test_the_page_and_the_report_list_the_controls_of_a_claim(store: tuple[Store, float]) -> None:
+    opened, shift = store
+    with open_view(opened.layout.root, COMPARE) as view:
+        shown = show_slot(view, COMPARE, "controls").data
+    exceeded = dict(shown.select("control", "exceeded").rows())
+    assert exceeded == {"softmax · 0.1 with near": "no" if shift == -0.6 else "yes", "softmax · 0.3 with far": "yes"}
+    written = write_report(opened.layout.root).read_text()
+    assert all(f"<td>{control}</td>" in written for control in exceeded)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,9 @@ from ablate.dashboards.app.pages.compare_costs import (
     kept_cells,
     standings_of,
 )
-from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link
+from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link, on_phone
 from ablate.dashboards.data import captions
+from ablate.dashboards.data.control_words import CONTROLS, control_words, describe_controls
 from ablate.dashboards.data.formatting import NO_MARGIN, count
 from ablate.dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
 from ablate.dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
@@ -37,6 +38,7 @@ from ablate.dashboards.data.user_errors import Unknown, catch_user_error, join_s
 from ablate.dashboards.figures import forest, seed_pairs
 from ablate.dashboards.figures.canvas import rope_of
 from ablate.dashboards.theme.styles import shared_style
+from ablate.store.analysis.control_tests import control_rows
 from ablate.store.analysis.explain_verdict import why, why_text
 from ablate.store.analysis.headline import LEGEND, count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
@@ -165,14 +167,21 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
     interval = {**BY_SIZE, **bars, "headerName": heading}
-    rows = rows.select(pl.exclude("reason", *CHECK_NAMES), "reason", *CHECK_NAMES)
-    own = {**_VERDICT_COLUMNS, "value": {"headerName": measure.name}, "interval": interval}
+    last = ["checks", "pairs", "seeds to decide", "reason", *CHECK_NAMES]
+    rows = rows.select(pl.exclude(last), *last)
+    own = {**_VERDICT_COLUMNS, "value": {**_VERDICT_COLUMNS["value"], "headerName": measure.name}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
 
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    "variant": link("compare", "cell", minWidth=200, flex=1, wrapText=True, autoHeight=True),
-    **dict.fromkeys(("difference", "p (Holm)"), BY_SIZE),
+    "variant": {
+        **link("compare", "cell", under="verdict", minWidth=200, flex=1, wrapText=True, autoHeight=True),
+        **on_phone(place=0, minWidth=140),
+    },
+    "verdict": on_phone(hide=True),
+    "value": on_phone(place=2, initialWidth=106),
+    "difference": {**BY_SIZE, **on_phone(place=1, initialWidth=106)},
+    "p (Holm)": BY_SIZE,
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "seeds to decide": {"width": 150},
     "checks": {
@@ -220,6 +229,21 @@ def _show_two_parts(view: PageView) -> SlotContent:
         columns=columns(rows, own),
         measured=measures.columns(view),
     )
+
+
+def _list_controls(view: PageView) -> SlotContent:
+    """List the difference of the cell that is looked at from each of its controls."""
+    context, measure, (cell, _) = grid_of(view), measures.judged_by(view), _chosen(view)
+    rows = control_rows(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
+    words = control_words(context, measure, rows, [cell])
+    if words.is_empty():
+        return SlotContent(message=AS_ABOVE)  # Why says that there are none
+    (check,) = (each for each in checks_of(view)[cell] if each.name == "control")
+    said = _NEGATIVE.sub("\N{MINUS SIGN}", f"{context.appearance.names[cell]}: {check.reason}.")
+    control = {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True}
+    own: dict[str, dict[str, Any]] = {"variant": {"hide": True}, "control": control, "p": BY_SIZE}
+    own["difference"] = {**BY_SIZE, **on_phone(initialWidth=106)}
+    return SlotContent(caption=f"{said} {describe_controls(measure)}", data=words, columns=columns(words, own))
 
 
 def _why(view: PageView) -> SlotContent:
@@ -344,6 +368,7 @@ COMPARE = AppPage(
         Slot("why", "Why this verdict", _why, "words", half=True),
         Slot("differences", "Differences from the baseline", differences_of, sets="cell", half=True),
         Slot("verdicts", "Verdicts and costs", _list_cells, "table"),
+        Slot("controls", CONTROLS, _list_controls, "table"),
         Slot("parts", TITLE, _show_two_parts, "table"),
         Slot("scatter", "Measure against cost", draw_costs, sets="cell"),
         Slot("parallel", "Axes and outcomes side by side", draw_axes),
