@@ -8,7 +8,7 @@ import polars as pl
 
 from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import AppPage, Control, PageView, Pick, Slot, SlotContent, grid_of, memoise, options
-from ablate.dashboards.app.table_columns import columns, link
+from ablate.dashboards.app.table_columns import columns, link, on_phone
 from ablate.dashboards.data.captions import describe_measure
 from ablate.dashboards.data.formatting import BETWEEN, count, join_words, number
 from ablate.dashboards.data.grid_context import GridContext, in_order
@@ -30,6 +30,13 @@ _EXACT: Final = "params.value == null ? '–' : d3.format('.6~g')(params.value)"
 _LEVEL: Final = (
     "params.value == null ? '' : typeof params.value == 'number' ? d3.format('.6~g')(params.value) : params.value"
 )
+_PHONE: Final = {
+    "initialWidth": 140,
+    "wrapText": True,
+    "autoHeight": True,
+    "wrapHeaderText": True,
+    "autoHeaderHeight": True,
+}
 _SPREAD: Final = "± SD"  # the column of the spread of the measure in a group
 _FORMER: Final = {"status": "state", "ok": "done"}  # columns of release 0.1.0
 ICONS: Final = {name: state.sign for name, state in STATES.items()}
@@ -167,6 +174,11 @@ def _runs(view: PageView) -> SlotContent:
         heads["label"]["hide"] = True
     heads["state"] |= {"valueFormatter": {"function": f"{signs}params.value"}, "width": 130}
     heads["run"] = link("run", "run", width=130, pinned="left", tooltipField="trial", headerName="run")
+    named = [*_axis_columns(context)] if heads["label"].get("hide") else ["label"]
+    judged = context.measure and _column_of(text_of(context.measure.name, context.measure.point), rows)
+    for place, name in enumerate(name for name in (*named, judged) if name in heads):
+        heads[name] |= on_phone(place=place, **_PHONE)
+    heads["run"] |= on_phone(place=98, pinned=None)
     listed = _mark_order(columns(shown.drop("trial"), heads), order)
     kept = "" if shown.height == rows.height else f"{shown.height} of {count(rows.height, 'trial')} fit the filter. "
     caption = kept + _caption(context, shown)

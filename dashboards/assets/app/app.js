@@ -398,7 +398,9 @@
   parts.AblateLink = (props) =>
     props.value === null || props.value === undefined
       ? "–"
-      : window.React.createElement("a", { href: leading(props.page, props.names, [props.value]) }, String(props.value));
+      : window.React.createElement(window.React.Fragment, null,
+          window.React.createElement("a", { href: leading(props.page, props.names, [props.value]) }, String(props.value)),
+          props.under && window.React.createElement("div", { className: "under" }, props.data[props.under]));
 
   const functions = (window.dashAgGridFunctions = window.dashAgGridFunctions || {});
   functions.ablateSort = ({ source, api }, field) => {

@@ -15,6 +15,13 @@
     Grid = window.dash_ag_grid.AgGrid;
     window.dash_ag_grid = { ...window.dash_ag_grid, AgGrid: Object.assign(LateGrid, { dashRenderType: Grid.dashRenderType }) };
   }
+  // on a phone, columns have their parts `narrow`, and come by their `place`
+  const phone = matchMedia("(max-width: 600px)");
+  const fit = (columns) => columns && columns
+    .map(({ narrow, place = 99, ...column }) => [place, phone.matches ? { ...column, ...narrow } : column])
+    .sort(([one], [other]) => (phone.matches ? one - other : 0))
+    .map(([, column]) => column);
+
   // stays the component that Dash knows, so that no table is mounted anew
   const LateGrid = (props) => {
     const [state, set] = window.React.useState(Grid ? "loaded" : "");
@@ -22,7 +29,8 @@
     window.React.useEffect(() => {
       if (state !== "loaded") (loading ??= load()).then(() => set("loaded"), () => { loading = null; set("failed"); });
     }, []);
-    if (state === "loaded") return draw(Grid, props);
+    const columnDefs = window.React.useMemo(() => fit(props.columnDefs), [props.columnDefs]);
+    if (state === "loaded") return draw(Grid, { ...props, columnDefs });
     const words = state === "failed" ? "The server did not send the script of tables; load the page again." : null;
     return draw("div", { className: props.className, style: props.style }, words);
   };
