@@ -8,7 +8,6 @@ import polars as pl
 
 from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import (
-    AS_ABOVE,
     AppPage,
     Component,
     Control,
@@ -33,9 +32,6 @@ from ablate.papers.matching.published_comparison import WORDS, compare_published
 from ablate.papers.results.result_files import find_published
 from ablate.store.published.tables import Note, PublishedCell, chosen as filter_published, claims, notes, papers
 
-_NO_PAPERS: Final = (
-    "No paper prints this grid: no table has half of its cells or more. Choose a paper to see one beside it."
-)
 _MOST_OF_ROW: Final = 2  # reasons for a row without a value
 
 
@@ -56,7 +52,7 @@ def chosen_item(view: PageView) -> Item:
     items = {each.name: each for each in ITEMS if each.paper == paper}
     if name is not None:
         return items[require(f"paper {paper}", "item", name, items)]
-    tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
+    tables = [table.partition("-")[0].removeprefix("T") for of, table, _ in most if of == paper]
     first = next(each for each in items.values() if each.kind == "table")
     return items[f"table {tables[0]}"] if tables else first
 
@@ -66,30 +62,37 @@ def _has_no_values(chosen: Item) -> bool:
 
 
 @memoise
-def _most(view: PageView) -> list[tuple[str, str]]:
-    """Tables that have values of at least half of the measured cells of the grid beside them, those with most first."""
+def _most(view: PageView) -> list[tuple[str, str, bool]]:
+    """Rank tables with values of the grid beside theirs: paper, table, and whether it has half of the measured cells.
+
+    Tables with half of them come first, then tables with most operators.
+    """
     tables = view.store.sql(
-        "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY ALL "
-        "HAVING 2 * count(DISTINCT cell) >= (SELECT count(DISTINCT cell) FROM v_cell_stats WHERE grid = $grid) "
-        "ORDER BY count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
+        "SELECT paper, paper_table, 2 * count(DISTINCT cell) >= "
+        "(SELECT count(DISTINCT cell) FROM v_cell_stats WHERE grid = $grid) AS half FROM v_published "
+        "WHERE grid = $grid AND NOT unusable GROUP BY paper, paper_table "
+        "ORDER BY half DESC, count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
         {"grid": grid_of(view).grid},
     )
-    return [(str(paper), str(table)) for paper, table in tables.iter_rows()]
+    return [(str(paper), str(table), bool(half)) for paper, table, half in tables.iter_rows()]
 
 
-def _is_no_papers(view: PageView) -> bool:
-    """True if nothing is chosen, and no table is of the grid."""
-    return view.address.paper is None and view.address.item is None and not _most(view)
+def _tell_choice(view: PageView) -> str:
+    """Say how the table was chosen if the address names none and no table has half of the grid."""
+    most = _most(view)
+    if view.address.paper is not None or view.address.item is not None or (most and most[0][2]):
+        return ""
+    which = "the one with most of them" if most else "the first there is, since none has any of them"
+    return f"No table has half of this grid's cells. Shown: {which}; choose another above."
 
 
 def _show_item(view: PageView) -> SlotContent:
-    if _is_no_papers(view):
-        return SlotContent(message=_NO_PAPERS)
     chosen, context = chosen_item(view), grid_of(view)
     drawn = chosen.make(context)
+    above = f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}."
     files = {"tex": lambda: drawn.latex} if drawn.latex else {}
     if _has_no_values(chosen):
-        return _draw_item(view, chosen, drawn)._replace(files=files)
+        return _draw_item(view, chosen, drawn)._replace(files=files, above=above)
     printed = _find_printed(view)
     data = paper_tables.compare_with_printed(paper_tables.frame(context, printed), printed, _compare_claims(view))
     cells = _cells_of(chosen)
@@ -107,7 +110,8 @@ def _show_item(view: PageView) -> SlotContent:
     parts = [_table(sheet, _bands(data), missing)]
     have = data.height - data["mean"].null_count()
     answer = f"{have} of {count(data.height, 'printed value')} {'has' if have == 1 else 'have'} a value of yours beside"
-    return SlotContent(caption=caption, data=data.rename(_OWN), parts=parts, files=files, answer=f"{answer} them.")
+    shown = SlotContent(caption=caption, data=data.rename(_OWN), parts=parts, files=files, answer=f"{answer} them.")
+    return shown._replace(above=above, message=_tell_choice(view))
 
 
 def _draw_item(view: PageView, chosen: Item, drawn: Drawn) -> SlotContent:
@@ -218,8 +222,6 @@ def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
 
 
 def _claims(view: PageView) -> SlotContent:
-    if _is_no_papers(view):
-        return SlotContent(message=AS_ABOVE)
     chosen = chosen_item(view)
     if _has_no_values(chosen):
         return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
@@ -263,8 +265,6 @@ def _cells_of(chosen: Item) -> Sequence[PublishedCell]:
 
 
 def _doubts(view: PageView) -> SlotContent:
-    if _is_no_papers(view):
-        return SlotContent(message=AS_ABOVE)
     chosen = chosen_item(view)
     marked = f"Its marks are of {chosen.printed.words}: " if chosen.printed is not None else ""
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))
@@ -283,13 +283,10 @@ def _doubts(view: PageView) -> SlotContent:
 
 def _controls(view: PageView) -> Sequence[Control]:
     titles = {key: f"{key} {title}" for key, title in papers().items()}
-    if _is_no_papers(view):
-        return (Control("paper", "Paper", "choice", {"": "none", **titles}, usual="", resets=("item",)),)
     now = chosen_item(view)
-    usual = _most(view)[0][0] if _most(view) else ""
     named = {each.name: f"{each.name.capitalize()}: {each.title}" for each in ITEMS if each.paper == now.paper}
     return (
-        Control("paper", "Paper", "choice", titles if usual else {"": "none", **titles}, usual=usual, resets=("item",)),
+        Control("paper", "Paper", "choice", titles, usual=now.paper, resets=("item",)),
         Control("item", "Figure or table", "choice", named, usual=now.name),
     )
 

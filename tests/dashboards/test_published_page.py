@@ -14,7 +14,7 @@ from synthetic import write_campaign
 
 from ablate.dashboards.app.address import read
 from ablate.dashboards.app.engine import shown_of
-from ablate.dashboards.app.page import AS_ABOVE, PageView, Slot, SlotContent, grid_of
+from ablate.dashboards.app.page import PageView, Slot, SlotContent, grid_of
 from ablate.papers.figures.items import ITEMS
 from ablate.papers.matching.published_comparison import compare_published
 from ablate.papers.page import PUBLISHED, chosen_item
@@ -207,19 +207,24 @@ def test_a_campaign_with_nothing_of_it_has_a_sentence_for_every_item(foreign: At
             assert found.figure is None or "<script>%{x}" not in json.dumps(json.loads(found.figure.to_json()))
 
 
-def test_a_grid_that_no_paper_prints_has_one_line_until_a_paper_is_chosen(tmp_path: Path) -> None:
+def test_a_grid_that_no_paper_prints_begins_with_the_table_that_has_most_of_it(tmp_path: Path) -> None:
     """A union has softmax and SSA of table 1 of 003 among more cells that no paper prints."""
     own = {"two": integral(2), "three": integral(3), "ground": principled_ground()}
     known = {"softmax": softmax(), "ssa": ssa()}
     values = {name: [mse(seed, EFFECTS) for seed in range(3)] for name in (*known, *own)}
     planted(tmp_path / "runs", known | own, values).close()
     for at in views(tmp_path / "runs"):
-        shown = {name: shown_of(slot, at("")) for name, slot in SLOTS.items()}
-        assert [name for name, each in shown.items() if each.message != AS_ABOVE] == ["item"]
-        assert not shown["item"].parts
-        assert shown["item"].data.is_empty()
-        (paper,) = PUBLISHED.controls(at(""))
-        assert (paper.usual, "003" in paper.options) == ("", True)
-        chosen = shown_of(SLOTS["item"], at("?paper=003"))
-        assert chosen.data["own_mean"].drop_nulls().len() > 0
-        assert shown_of(SLOTS["claims"], at("?paper=003")).message != AS_ABOVE
+        assert chosen_item(at("")).key == "003-table-1"
+        shown = shown_of(SLOTS["item"], at(""))
+        assert shown.data["own_mean"].drop_nulls().len() > 0
+        assert "half" in shown.message
+        (paper, item) = PUBLISHED.controls(at(""))
+        assert (paper.usual, item.usual) == ("003", "table 1")
+        assert not shown_of(SLOTS["item"], at("?paper=003")).message
+
+
+def test_a_grid_without_any_printed_value_begins_with_a_table(foreign: At) -> None:
+    shown = show_slot(foreign(""), "item")
+    assert shown.data.height > 0
+    assert shown.answer.startswith("0 of ")
+    assert "none has any" in shown.message
