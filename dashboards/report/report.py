@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ablate.dashboards.data.captions import find_doubtful, lead_by_axes, rank_axes, summarise_verdicts
+from ablate.dashboards.data.captions import lead_by_axes, name_best, rank_axes, summarise_verdicts
 from ablate.dashboards.data.formatting import count
 from ablate.dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
 from ablate.dashboards.data.user_errors import catch_user_error, sentence
@@ -66,6 +66,7 @@ def _header(store: Store, title: str, contexts: Sequence[GridContext]) -> str:
     written = datetime.now(UTC).strftime("%-d %B %Y, %H:%M UTC")
     top = tag("p", "Ablation report", class_="kicker") + tag("h1", text(title))
     top += tag("p", text(f"{count(len(contexts), 'grid')} · written {written}"), class_="meta")
+    top += tag("p", "Which variants differ from their baseline, by how much, how sure is it, what else explains it?")
     top += "".join(state(sentence(warning)) for warning in store.warnings())
     if not contexts:
         top += tag("div", tag("p", "This campaign has no grid yet; <code>ablate run</code> makes one."), class_="state")
@@ -82,7 +83,8 @@ def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str
     unjudged = _explain_no_verdicts(context, progress) if problem is None else f"Nothing is compared. {problem}"
     inner = ""
     if judged is not None:
-        inner = tag("p", text(_lead(context, judged.rows)), class_="lead")
+        first, rest = _lead(context, judged)
+        inner = tag("p", text(first), class_="lead") + tag("p", text(rest))
     inner += (state(unjudged) if unjudged else "") + parts.overview(context, progress)
     if judged is not None and context.measure is not None:
         inner += parts.verdict_table(context, context.measure, judged)
@@ -93,19 +95,20 @@ def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str
     return inner + parts.show_failures(usable, key) + parts.definition(context)
 
 
-def _lead(context: GridContext, judged: pl.DataFrame) -> str:
-    """Sum up the verdicts, and say which axes matter, for a grid of several; the more certain comes first."""
-    headlines, measure = count_headlines(judged), context.measure
-    said = f"{summarise_verdicts(judged, str(context.baseline_name))}{headlines and f' {sentence(headlines)}'}"
-    if measure is not None and (doubtful := find_doubtful(judged, measure)) is not None:
-        said += f" The main doubt, of {context.appearance.names[doubtful['cell']]}: {doubtful['doubt']}."
+def _lead(context: GridContext, judged: JudgedGrid) -> tuple[str, str]:
+    """Say the best claim with its doubt, or the axes that matter where these are more certain; then the rest."""
+    rows, measure, headlines = judged.rows, context.measure, count_headlines(judged.rows)
+    rest = f"{summarise_verdicts(rows, str(context.baseline_name))}{headlines and f' {sentence(headlines)}'}"
+    if measure is None:
+        return rest, ""
+    best = name_best(context, measure, rows, str(context.baseline_label), judged.checks)
     if sum(len(axis["labels"]) > 1 for axis in context.header["axes"]) < 2:
-        return said
-    levels, _ = catch_user_error(lambda: measure and effects(context.store, context.grid, measure))
-    if not levels or not measure or levels.effects.filter(order=1)["factor"].n_unique() < 2:
-        return said
+        return best, rest
+    levels, _ = catch_user_error(lambda: effects(context.store, context.grid, measure))
+    if not levels or levels.effects.filter(order=1)["factor"].n_unique() < 2:
+        return best, rest
     axes = rank_axes(levels.effects, measure)
-    return f"{axes} {said}" if lead_by_axes(levels.effects, judged) else f"{said} {axes}"
+    return (axes, f"{best} {rest}") if lead_by_axes(levels.effects, rows) else (best, f"{rest} {axes}")
 
 
 def _read_verdicts(context: GridContext, progress: pl.DataFrame) -> tuple[JudgedGrid | None, str | None]:

@@ -12,6 +12,7 @@ import pytest
 from known_campaign import Line, Planted, Seen, plant, seen
 from scipy import stats
 
+from ablate.dashboards.app.page import AS_ABOVE
 from ablate.dashboards.app.pages.factors import FACTORS
 from ablate.store.statistics.selection import expected_optimism
 
@@ -159,7 +160,10 @@ def test_one_axis_has_no_pair_and_no_map(tmp_path: Path) -> None:
     assert found.slots["effects"].figure is not None
     assert "note" in found.slots["importance"].data.columns
     assert "note" not in {column["field"] for column in found.slots["importance"].columns}  # it is empty
-    assert "A map needs two axes that vary apart; this grid has only operator." in found.slots["pivot"].message
+    said = [found.slots[name].message for name in ("matrix", "pair", "pivot", "chosen")]
+    assert "Fewer than two axes" in said[0]
+    assert said == [said[0]] * 3 + [AS_ABOVE]  # which the page says once
+    assert found.slots["effects"].above.startswith("Axes: operator (")
 
 
 def test_a_value_off_the_scale_leaves_the_controls(tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_zipped_axes_are_one_and_a_map_is_of_two_that_vary_apart(odd: Look, tmp_
     assert diagonal.filter(pl.col("value").is_null())["reason"].to_list() == ["not planned"] * 2
     planted = Planted(lambda _: 1.0, planned=lambda line: (line["operator"] == "SSA") == (line["axes"]["a"] == 2))
     root = plant(tmp_path / "tied", ["softmax", "SSA"], [0], planted, factors={"a": [1, 2], "b": [1]})
-    assert "has only operator and a." in seen(root, FACTORS, "", ["pivot"]).slots["pivot"].message
+    assert "Fewer than two axes vary apart" in seen(root, FACTORS, "", ["pivot"]).slots["pivot"].message
 
 
 def test_names_of_axes_and_measures_may_be_those_of_columns(odd: Look) -> None:

@@ -9,6 +9,7 @@ import polars as pl
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.address import entries
 from ablate.dashboards.app.page import (
+    AS_ABOVE,
     AppPage,
     Control,
     Key,
@@ -59,6 +60,9 @@ def _axes(view: PageView) -> tuple[str, str] | None:
     return best if best and ties[best] < 2 else None  # two axes that follow each other are one
 
 
+_ONE_AXIS: Final = "Fewer than two axes vary apart, so none can act together and there is no map."
+
+
 def _wide(levels: Mapping[str, Sequence[str]]) -> list[str]:
     return [name for name, of in levels.items() if len(of) > 1]
 
@@ -76,8 +80,7 @@ def _map(view: PageView) -> SlotContent:
     measure, best = measures.judged_by(view), view.address.others == "best"
     (table, levels), axes = _table(view), _axes(view)
     if axes is None:
-        wide = join_words(_wide(levels)) or "none"
-        return SlotContent(message=f"A map needs two axes that vary apart; this grid has only {wide}.")
+        return SlotContent(message=_ONE_AXIS)
     fixed = _read_fixed(view, axes, levels)
     made = pivot.pivot(table, levels, measure, axes, fixed=fixed, best=best)
     ramp = heat_ramp(made.frame["value"], measure.name, log=measure.scale == "log")
@@ -109,7 +112,7 @@ def _runs(view: PageView) -> SlotContent:
     measure = measures.judged_by(view)
     (table, levels), axes = _table(view), _axes(view)
     if axes is None or view.address.at is None:
-        return SlotContent(message="A click on a cell of the map lists its runs here.")
+        return SlotContent(message=AS_ABOVE)
     table = pivot.at_levels(table, _read_fixed(view, axes, levels))
     rows = pivot.runs_at(table, levels, axes, view.address.at)
     if rows.is_empty():
@@ -190,8 +193,16 @@ def show_effects(view: PageView) -> SlotContent:
     if forest.is_cut(drawn.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
     figure = forest.draw_effects(drawn, measure, measures.unit(view))
-    answer = rank_axes(contrasts.effects, measure)
-    return SlotContent(figure, caption, contrasts.effects, answer=answer, measured=measures.columns(view))
+    shown = SlotContent(figure, caption, contrasts.effects, answer=rank_axes(contrasts.effects, measure))
+    return shown._replace(above=_tell_axes(view), measured=measures.columns(view))
+
+
+def _tell_axes(view: PageView) -> str:
+    """Name the axes that vary."""
+    axes = [axis for axis in grid_of(view).header["axes"] if len(axis["labels"]) > 1]
+    tuned = [", each setting at its best" if axis.get("tune") else "" for axis in axes]
+    told = [f"{axis['name']} ({len(axis['labels'])} levels{best})" for axis, best in zip(axes, tuned, strict=True)]
+    return f"Axes: {join_words(told)}."
 
 
 def _importance(view: PageView) -> SlotContent:
@@ -235,7 +246,7 @@ def _matrix(view: PageView) -> SlotContent:
     if factorial.terms.is_empty():
         return _without_tests(factorial)
     if len(interactions.mains(factorial)) < 2:
-        return SlotContent(message="Fewer than two axes vary, so none can act together.")
+        return SlotContent(message=_ONE_AXIS)
     pairs = interactions.pairs(factorial, measure.alpha)
     if not pairs:
         return SlotContent(message=f"No pair of axes can be tested together.{join_sentences(factorial.notes)}")
@@ -257,9 +268,11 @@ def _pair(view: PageView) -> SlotContent:
         chosen = known[require(repr(grid_of(view).grid), "pair of axes", view.address.pair, known)]
     if chosen is None and factorial.terms.is_empty():
         return _without_tests(factorial)
+    if chosen is None and not known:
+        return SlotContent(message=_ONE_AXIS)
     if chosen is None:
         tested = [f"{each.name} (p {p_value(each.p_holm)})" for each in known.values()]
-        return SlotContent(message=f"No pair passes, so none is proposed{': ' + join_words(tested) if tested else ''}.")
+        return SlotContent(message=f"No pair passes, so none is proposed: {join_words(tested)}.")
     across, by = chosen.axes
     frame = interactions.means(factorial, chosen.axes)
     every = frame["series"].unique(maintain_order=True).to_list()
@@ -292,7 +305,7 @@ FACTORS = AppPage(
     name="factors",
     title="Factors",
     letter="f",
-    question="What does each axis do, and does that depend on another one?",
+    question="Which axis makes a difference, how large is it, and does it depend on another axis?",
     address=FactorsAddress,
     named=("pair",),
     controls=_controls,
