@@ -15,10 +15,10 @@ from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.figures.canvas import canvas, error_bars, finite, is_cut, one_line, points, value_axis
 from ablate.dashboards.theme.styles import MUTED, REST, shared_style
 from ablate.store import Store
-from ablate.store.analysis.pareto import Quantity, read_objectives
+from ablate.store.analysis.pareto import Quantity, read_objectives, standings
 from ablate.store.analysis.verdicts import GridMeasure
 from ablate.store.state import State
-from ablate.store.statistics import Objective, pareto as standings, summarise, t_interval
+from ablate.store.statistics import Objective, summarise, t_interval
 from ablate.store.statistics.paired_differences import or_null
 from ablate.store.statistics.scales import back, forward
 
@@ -47,6 +47,8 @@ class TradeOffs(NamedTuple):
     (see `on_steps`), standing, dominated_by, inconclusive, note."""
     x: Objective
     y: Objective
+    planned: int
+    """Cells, or settings at their best level of the axes that are tuned, with or without values."""
 
 
 def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity, cells: Sequence[str]) -> TradeOffs:
@@ -56,15 +58,15 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     `ablate.store.analysis.pareto.pareto`.
     """
     compared = read_objectives(store, grid, [against], measure=measure._asdict())
-    words = standings(compared.values, compared.objectives, alpha=compared.alpha, forbidden=compared.forbidden)
+    words = standings(compared)
     y, x = compared.objectives
     finite_y = pl.col(y.column).is_finite()
     kept = compared.values.drop_nulls([x.column, y.column]).filter(pl.col(x.column).is_finite() & finite_y)
     rows = [
-        (cell, *_average(part[x.column], x, measure.alpha), *_average(part[y.column], y, measure.alpha))
+        (cell, *_average(part[x.column], x, measure.alpha), _average(part[y.column], y, measure.alpha)[0])
         for (cell,), part in kept.group_by("cell", maintain_order=True)
     ]
-    names = ("x", "x_low", "x_high", "value", "low", "high")
+    names = ("x", "x_low", "x_high", "value")
     frame = pl.DataFrame(rows, schema={"cell": pl.String, **dict.fromkeys(names, pl.Float64)}, orient="row")
     failed = pl.col("state") == State.FAILED
     infinite = ~failed & pl.col(y.column).is_not_null() & ~finite_y
@@ -74,8 +76,8 @@ def trade_offs(store: Store, grid: str, measure: GridMeasure, against: Quantity,
     steps = on_steps(frame["x"].to_list(), frame["value"].to_list(), x, y)
     frame = frame.with_columns(lacks=kept["seed"].n_unique() - pl.col("n"), step=pl.Series(steps, dtype=pl.Boolean))
     first = ("cell", "label", "n", "planned", "failed", "infinite", "lacks")
-    frame = frame.select(*first, *names, "step", "standing", "dominated_by", "inconclusive", "note")
-    return TradeOffs(in_order(frame, cells), x, y)
+    frame = frame.select(*first, *names, "low", "high", "step", "standing", "dominated_by", "inconclusive", "note")
+    return TradeOffs(in_order(frame, cells), x, y, seeds.height)
 
 
 def _average(values: pl.Series, of: Objective, alpha: float) -> list[float | None]:

@@ -145,7 +145,7 @@ def pareto(
     sort: Literal["effect", "plan"] = "effect",
     columns: str | None = None,
 ) -> None:
-    """Show which cells are worse than another both in the measure and in cost.
+    """Show which cells are worse than another both in the measure and in cost, as paired tests show it.
 
     Parameters
     ----------
@@ -161,11 +161,12 @@ def pareto(
     import polars as pl
 
     from ablate.store.analysis.pareto import pareto as pareto_of, rule
-    from ablate.store.analysis.verdicts import measure_of
+    from ablate.store.analysis.verdicts import measure_of, runs, tune_runs
 
     with open_grid(of) as (store, name, warnings):
         front = pareto_of(store, name, against)
         measure = measure_of(store, name, None)
+        compared = tune_runs(store, name, runs(store, name, measure), measure).values
         header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
         shown = keep_cells(store, name, front, query)
@@ -174,39 +175,37 @@ def pareto(
             best = [False, measure.better == "higher"]
             shown = shown.sort(ranked, measure.name, descending=best, nulls_last=True, maintain_order=True)
         if columns is None and of.as_text:
-            _write_pareto_title(header, measure, ways)
-            _write_unlisted(store, name, front)
+            cells = dict(compared.select("cell", "label").iter_rows())
+            _write_pareto_title(header, measure, ways, len(cells))
+            _write_unlisted(header, [label for cell, label in cells.items() if cell not in front["cell"]])
             _write_standings(store, header, shown, [measure.name, *ways])
             return
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_unlisted(store: "Store", grid: str, frame: "pl.DataFrame") -> None:
-    """Name the cells of the grid that `frame` lacks, which count in the families."""
+def _write_unlisted(header: Mapping[str, Any], absent: Sequence[str]) -> None:
+    """Name the compared cells `absent` from the table, which count in the families, and count those not compared."""
     from ablate.store.files.plans import added_cells
 
-    listed, added = set(frame["cell"]), {*added_cells(store.grid(grid))}
-    absent = [label for cell, label in label_cells(store, grid).items() if cell not in listed | added]
     if absent:
         named = some(absent, MOST_NAMED)
         write_prose(f"{format_count(len(absent), 'cell')} of these not listed, as no run has all values: {named}")
-    if added:
+    if added := added_cells(header):
         write_prose(f"{format_count(len(added), 'cell')} that are controls or trained longer are not compared")
 
 
 def _write_standings(store: "Store", header: Mapping[str, Any], frame: "pl.DataFrame", numbers: Sequence[str]) -> None:
-    """Write the baselines, which are marked, then the other cells of `frame`; rivals are named by the first."""
-    from ablate.store.database.queries import baseline_cells
-
-    bases = baseline_cells(header)
-    rows = sorted(frame.rows(named=True), key=lambda row: row["cell"] not in bases)
+    """Write the cells of `frame`; rivals are named by the first."""
+    rows = frame.rows(named=True)
     labels, names = name_cells(store, header["grid"], rows)
     headings = [*labels, "n", *numbers, "standing"]
+    headings.insert(len(labels) + 2, f"{100 * (1 - header['measure']['alpha']):g} % interval")
     for most in (LONG_LABEL, 0, None):
         cells = [
             (
-                *(*name, row["n"], *(format_number(row[each]) for each in numbers)),
-                f"{'baseline, ' if row['cell'] in bases else ''}{_standing(row, most)}",
+                *(*name, row["n"], format_number(row[numbers[0]]), _interval(row)),
+                *(format_number(row[each]) for each in numbers[1:]),
+                _standing(row, most),
             )
             for name, row in zip(names, rows, strict=True)
         ]
@@ -216,30 +215,41 @@ def _write_standings(store: "Store", header: Mapping[str, Any], frame: "pl.DataF
     write_remarks(row["note"] for row in rows if row["note"])
 
 
+def _interval(row: Mapping[str, Any]) -> str | None:
+    return None if row["low"] is None else f"{row['low']:.3g} to {row['high']:.3g}"
+
+
 _STANDINGS = ("on the front", "inconclusive", "dominated")
 
 
 def _standing(row: Mapping[str, Any], most: int | None) -> str:
-    """`dominated by SSA · 0.001 and 2 more`; with a label of over `most` characters `by 3 cells`; alone for None."""
+    """`dominated by SSA · 0.001 and 2 more`; with a label of over `most` characters `by 3`; alone for None."""
     standing, rivals = row["standing"], row["dominated_by"] or row["inconclusive"]
     if not rivals or most is None:
         return str(standing)
     joined = {"dominated": "dominated by", "inconclusive": "inconclusive against"}
     is_named = row["dominated_by"] and len(rivals[0]) <= most
-    words = some(rivals, 1) if is_named else format_count(len(rivals), "cell")
+    words = some(rivals, 1) if is_named else f"{len(rivals)}"
     return f"{joined[standing]} {words}"
 
 
-def _write_pareto_title(header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"]) -> None:
-    from ablate.store.files.plans import added_cells
+def _write_pareto_title(
+    header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"], cells: int
+) -> None:
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
 
     others = [
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
     write_prose(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")
-    cells = header["cells"] - len(added_cells(header))
     write_prose(
-        f"one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered pairs "
-        f"(dominated), over {format_count(cells, 'cell')} (on the front)"
+        f"dominated: some cell is shown to be better in {'both' if len(ways) == 1 else 'all'}; on the front: shown to "
+        "be better than every other cell in something; inconclusive: neither is shown, whatever the means say"
     )
+    write_prose(
+        f"shown by one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered "
+        f"pairs (dominated), over {format_count(cells, 'cell')} (on the front); intervals are of each cell alone"
+    )
+    if tuned := nuisance_axes(header):
+        write_prose(f"each setting at its best {', '.join(tuned)}, chosen for each seed by the other seeds")

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.grid.names import label_of
-from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes, tune
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, measure_of, runs
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
+from ablate.store.analysis.verdicts import baseline_of, measure_of, runs, tune_runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
 from ablate.store.store import Store
 
@@ -42,7 +42,7 @@ def effects(
     """
     by, header = measure_of(store, grid, measure), store.grid(grid)
     every = runs(store, grid, by)
-    compared = _tune(store, grid, _keep(every, only), by)
+    compared = tune_runs(store, grid, _keep(every, only), by)
     values, factors, notes = _factors(store, grid, compared.values)
     rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha")}
     base = baseline_of(store, grid, None) if header["baseline"] else ""
@@ -52,9 +52,9 @@ def effects(
         first = of_base[_AXIS + factor].drop_nulls().to_list()[:1]
         planned[_AXIS + factor] = [*first, *(level for level in levels if level not in first)]
     result = seed_contrasts(values, planned, **rule)
-    bases = _bases(_tune(store, grid, every, by), {*values["cell"]}) if base else set[str]()
+    bases = _bases(tune_runs(store, grid, every, by), {*values["cell"]}) if base else set[str]()
     if bases and bases <= {*every["cell"]}:  # lines of a plan may be lost
-        whole = _tune(store, grid, _keep(every, only, bases), by)
+        whole = tune_runs(store, grid, _keep(every, only, bases), by)
         together = variants_together(whole.values, whole.baseline, **rule)
         said = [*dict.fromkeys([*together.notes, *result.notes])]
         result = SeedContrasts(pl.concat([together.effects, result.effects]), result.seeds or together.seeds, said)
@@ -63,13 +63,6 @@ def effects(
         notes.append(f"{tuned} tuned, not compared: each setting counts at its best level, chosen on the other seeds")
     rows = result.effects.with_columns(_strip_marks(pl.col("factor", "note")))
     return result._replace(effects=rows, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
-
-
-def _tune(store: Store, grid: str, values: pl.DataFrame, by: GridMeasure) -> ComparedRuns:
-    """Choose what verdicts compare of `values`: each setting at its best level among them, of nuisance axes."""
-    header = store.grid(grid)
-    bases = baselines_of(store, grid, None) if header["baseline"] else {}
-    return tune(values, header, bases, scale=by.scale, better=by.better)
 
 
 def _bases(every: ComparedRuns, cells: Collection[str]) -> set[str]:
@@ -93,7 +86,7 @@ def analysis(
     Raises as `effects` does.
     """
     by = measure_of(store, grid, measure)
-    compared = _tune(store, grid, _keep(runs(store, grid, by), only), by)
+    compared = tune_runs(store, grid, _keep(runs(store, grid, by), only), by)
     values, factors, notes = _factors(store, grid, compared.values)
     if compared.choices:
         factors, notes = {}, [*notes, _CHOSEN]

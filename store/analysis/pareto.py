@@ -11,7 +11,7 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.metrics import direction
-from ablate.store.analysis.verdicts import measure_of, runs
+from ablate.store.analysis.verdicts import measure_of, runs, tune_runs
 from ablate.store.database import queries
 from ablate.store.statistics import Better, Objective, pareto as pareto_set
 from ablate.store.statistics.arms import Arm, arms, pair
@@ -19,7 +19,10 @@ from ablate.store.statistics.scales import Scale, fits, forward
 from ablate.store.statistics.verdict import MIN_PAIRS
 from ablate.store.store import Store
 
-TAKEN: Final = ("cell", "label", "seed", "state", "n", "standing", "dominated_by", "inconclusive", "note")
+TAKEN: Final = (
+    *("cell", "label", "seed", "state", "trial", "n", "low", "high"),
+    *("standing", "dominated_by", "inconclusive", "note"),
+)
 """Columns of runs and of a Pareto set, which no objective can be called like."""
 
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
@@ -40,7 +43,8 @@ class Quantity(NamedTuple):
 class Compared(NamedTuple):
     """The runs of a grid, ready to be compared in several objectives."""
 
-    values: pl.DataFrame  # cell, label, seed, state and a column per objective; every planned run
+    values: pl.DataFrame  # trial, cell, label, seed, state and a column per objective; every planned run
+    chosen: pl.DataFrame | None  # the same of the level that all seeds choose, where settings are tuned
     objectives: list[Objective]
     forbidden: dict[tuple[str, str], str]
     """Why `compare` would give no verdict, by the cell and the one it is compared with."""
@@ -50,6 +54,7 @@ class Compared(NamedTuple):
 def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
     """Which cells `ablate.store.statistics.pareto` says are dominated in the grid's measure and in each of `against`.
 
+    Settings count at their best level of nuisance axes, as verdicts compare them, with the costs of the same runs.
     `against` names costs, measurements or probes, each with the direction and the scale of `rule` unless said
     otherwise; a probe is averaged over layers and heads. A measurement that is called like another column has "(value)"
     behind its name. Two cells of which `compare` would give no verdict in the measure show nothing about each other.
@@ -57,8 +62,13 @@ def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_
     that the measure's scale cannot take.
     """
     compared = read_objectives(store, grid, against)
-    words = pareto_set(compared.values, compared.objectives, alpha=compared.alpha, forbidden=compared.forbidden)
-    return queries.in_plan_order(store.sql, store.grid(grid), words)
+    return queries.in_plan_order(store.sql, store.grid(grid), standings(compared))
+
+
+def standings(compared: Compared) -> pl.DataFrame:
+    """Return what `ablate.store.statistics.pareto` says of the runs of a grid."""
+    values, objectives, chosen = compared.values, compared.objectives, compared.chosen
+    return pareto_set(values, objectives, alpha=compared.alpha, forbidden=compared.forbidden, chosen=chosen)
 
 
 def read_objectives(
@@ -66,9 +76,11 @@ def read_objectives(
 ) -> Compared:
     """Read the values that `pareto` compares; `measure` replaces single fields of the grid's. Raises as `pareto`."""
     grid_measure = measure_of(store, grid, measure)
-    trials = runs(store, grid, grid_measure)
-    own = _free(grid_measure.name)
-    values = trials.select("cell", "label", "seed", "state", pl.col("value").alias(own))
+    every = runs(store, grid, grid_measure)
+    tuned = tune_runs(store, grid, every, grid_measure)
+    trials, own = tuned.values, _free(grid_measure.name)
+    columns = ("trial", "cell", "label", "seed", "state", pl.col("value").alias(own))
+    values, chosen = trials.select(*columns), every.filter(pl.col("cell").is_in(tuned.choices)).select(*columns)
     objectives = [Objective(own, grid_measure.better, grid_measure.scale)]
     costs = store.sql(_COSTS, {"grid": grid})
     named = [Quantity(each) if isinstance(each, str) else each for each in against]
@@ -79,20 +91,20 @@ def read_objectives(
         way, scale, _ = rule(store, grid, each.name)
         objectives.append(Objective(column, each.better or way, scale, each.name == "parameters"))
         if each.name in COSTS:
-            taken = costs.select("cell", "seed", pl.col(each.name).alias(column))
+            taken = costs.select("trial", pl.col(each.name).alias(column))
         else:
-            taken = _read_values(store, grid, each).rename({"value": column})
+            taken = _read_values(store, grid, each).select("trial", pl.col("value").alias(column))
         if taken[column].null_count() == taken.height:
             have = ", ".join([*known_costs(store, grid), *_read_recorded(store, grid)]) or "nothing yet"
             raise NotFoundError(f"no finished run of grid {grid!r} has {each.column or each.name!r}; they have {have}")
-        values = values.join(taken, on=["cell", "seed"], how="left", maintain_order="left")
+        values, chosen = (each.join(taken, on="trial", how="left", maintain_order="left") for each in (values, chosen))
     cells = arms(trials)
     known = _of_clean(cells, grid_measure.scale)
     for one, other in permutations(cells, 2):
         if (one, other) not in known:
             known[one, other] = pair(cells[one], cells[other], grid_measure.scale).problem
     forbidden = {both: problem for both, problem in known.items() if problem is not None}
-    return Compared(values, objectives, forbidden, grid_measure.alpha)
+    return Compared(values, chosen if tuned.choices else None, objectives, forbidden, grid_measure.alpha)
 
 
 def _free(name: str) -> str:
@@ -156,10 +168,10 @@ def _of_clean(cells: Mapping[str, Arm], scale: Scale) -> dict[tuple[str, str], s
 
 
 def _read_values(store: Store, grid: str, wanted: Quantity) -> pl.DataFrame:
-    """cell, seed and value of a measurement or a probe."""
+    """trial and value of a measurement or a probe."""
     known = [*COSTS, *_read_recorded(store, grid)]
     if wanted.name in known:
-        return store.final(grid, wanted.name, wanted.point).select("cell", "seed", "value")
+        return store.final(grid, wanted.name, wanted.point).select("trial", "value")
     condition, parameters = queries.agrees(wanted.point)
     values = store.sql(_PROBED.format(condition=condition), {"grid": grid, "name": wanted.name, **parameters})
     if values.is_empty():
@@ -180,15 +192,15 @@ WITH worked AS (
     SELECT c.trial, sum((a.cost->>'$.flops')::DOUBLE) AS flops, count(a.cost->>'$.flops') = count(*) AS known
     FROM counted c LEFT JOIN attempt a USING (trial, attempt) GROUP BY c.trial
 )
-SELECT c.cell, c.seed, c.train_s, c.memory_bytes, t.parameters, CASE WHEN w.known THEN w.flops END AS flops, c.joules,
+SELECT c.trial, c.train_s, c.memory_bytes, t.parameters, CASE WHEN w.known THEN w.flops END AS flops, c.joules,
        c.flops_per_s, c.tokens_per_s
 FROM v_cost c JOIN trial t USING (trial) LEFT JOIN worked w USING (trial) WHERE c.grid = $grid
 """
 
 _PROBED: Final = """
-SELECT g.cell, g.seed, avg(p.value) AS value, count(DISTINCT p.point) AS points
+SELECT g.trial, avg(p.value) AS value, count(DISTINCT p.point) AS points
 FROM (FROM v_probe WHERE name = $name AND isfinite(value) AND {condition}
       QUALIFY step = max(step) OVER (PARTITION BY trial)) p
 JOIN grid_trial g USING (trial) JOIN trial t USING (trial)
-WHERE g.grid = $grid AND t.state = 'done' GROUP BY g.cell, g.seed ORDER BY g.cell, g.seed
+WHERE g.grid = $grid AND t.state = 'done' GROUP BY g.trial
 """

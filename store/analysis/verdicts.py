@@ -81,6 +81,13 @@ def _compared_runs(
     return tune(runs(store, grid, measure), store.grid(grid), bases, scale=scale, better=better, over=over)
 
 
+def tune_runs(store: Store, grid: str, values: pl.DataFrame, measure: GridMeasure) -> ComparedRuns:
+    """Choose what verdicts compare of `values`, runs of a grid that needs no baseline, by its nuisance axes."""
+    header = store.grid(grid)
+    bases = baselines_of(store, grid, None) if header["baseline"] else {}
+    return tune(values, header, bases, scale=measure.scale, better=measure.better)
+
+
 def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str, Any]]:
     """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline."""
     rows, baseline = [], compared.baseline

@@ -135,7 +135,7 @@ def test_the_baseline_is_first_and_the_best_cell_next(campaign: Path, ablate: Ca
     assert [row["p_holm"] for row in by_p] == sorted(row["p_holm"] for row in by_p)
 
 
-@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", COMMANDS[:2], ids=lambda command: command[0])
 def test_baselines_are_first_with_their_runs(command: list[str], tmp_path: Path, ablate: Callable) -> None:
     command = [word for word in command if word not in ("--level", "0.2")]
     write_campaign(tmp_path / "one", operators=OPERATORS[:3], seeds=range(4), **FEW)
@@ -159,8 +159,7 @@ def test_a_pareto_set_is_sorted_in_the_order_of_the_plan(campaign: Path, ablate:
     ranks = [(("on the front", "inconclusive", "dominated").index(row["standing"]), row["mse"]) for row in best]
     assert ranks == sorted(ranks)
     assert sorted(row["cell"] for row in best) == sorted(row["cell"] for row in by_plan)
-    first = labels(ablate(*words).out)
-    assert first == ["softmax · 0.0001", *(row["label"] for row in best if row["label"] != "softmax · 0.0001")]
+    assert labels(ablate(*words).out) == [row["label"] for row in best]
 
 
 def test_failures_and_effects_of_a_query(long_campaign: Path, ablate: Callable) -> None:

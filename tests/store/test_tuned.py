@@ -13,7 +13,8 @@ from ablate.store.analysis.effects import analysis, effects, levels_of
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.noise_floor import noise_floor
-from ablate.store.analysis.verdicts import measure_of, runs, verdicts
+from ablate.store.analysis.pareto import pareto
+from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of, runs, verdicts
 from ablate.store.export.tables import rows
 from ablate.store.statistics import select_then_report
 from ablate.store.store import Store
@@ -64,6 +65,18 @@ def test_a_nuisance_axis_has_no_effect_of_its_own(store: Store, tmp_path: Path) 
     assert set(effects(store, "quickstart").effects["factor"]) == {"all variants", "operator"}
     with Store.open(tuned(tmp_path, axis="").root) as plain:
         assert "rate" in effects(plain, "quickstart").effects["factor"]
+
+
+def test_the_pareto_set_is_of_the_runs_that_verdicts_compare(store: Store) -> None:
+    measure = measure_of(store, "quickstart", None)
+    expected = {
+        row["cell"]: row["value"] for row in baseline_rows(compared_runs(store, "quickstart", measure), measure)
+    }
+    expected |= dict(verdicts(store, "quickstart").select("cell", "value").iter_rows())
+    found = pareto(store, "quickstart", ["loss"])
+    assert dict(found.select("cell", "mse").iter_rows()) == pytest.approx(expected)
+    assert found.select((pl.col("low") < pl.col("mse")) & (pl.col("mse") < pl.col("high"))).to_series().all()
+    assert found["n"].to_list() == [6, 6, 6]
 
 
 COLUMNS = ("low", "high", "p", "detectable")

@@ -127,7 +127,7 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 def draw_costs(view: PageView) -> SlotContent:
     """Draw the measure of every cell against its cost."""
     context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
-    log, missing = _logs(view), len(context.compared) - _compare(view).frame.height
+    log, missing = _logs(view), _compare(view).planned - _compare(view).frame.height
     trade_offs = _compare(view)._replace(frame=_keep_brushed(view))
     frame = trade_offs.frame
     if frame.is_empty():
@@ -228,7 +228,7 @@ def draw_axes(view: PageView) -> SlotContent:
         return SlotContent(message="No cell has both values yet.")
     appearance = _colours(view)
     figure = parallel.draw_parallel(kept, axes, appearance, ranges)
-    lost = len(context.compared) - kept.height
+    lost = trade_offs.planned - kept.height
     left_out = f" {count(lost, 'cell')} without both values: left out." if lost else ""
     message = ""
     if ranges:
@@ -256,7 +256,7 @@ def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]
         "note",
     )
     exact = ", or equal in parameters, which have no noise" if against.quantity.name == "parameters" else ""
-    cells = len(context.compared)
+    cells = _compare(view).planned
     caption = (
         f"Standing, by {measures.judged_by(view).name} and {against.title}: dominated, if another cell is shown to be "
         f"better in both{exact} (Holm over {cells * (cells - 1):,} ordered pairs); on the front, if against each other "

@@ -142,3 +142,22 @@ def test_a_cell_better_in_one_respect_only_is_rarely_called_dominating() -> None
         each.filter(label="a")["seconds"].mean() < each.filter(label="b")["seconds"].mean() for each in frames
     )
     assert by_means > 0.4 * reps
+
+
+def test_the_best_of_equal_levels_is_called_dominating_or_on_the_front_no_more_often_than_promised() -> None:
+    """Each setting has 8 equal levels; a seed reports the level that the others choose, which alone is too sure."""
+    rng, reps, seeds, levels = np.random.default_rng(12), 200, 5, 8
+    keys = [(str(c), str(c), seed, level) for c in range(3) for seed in range(seeds) for level in range(levels)]
+    every = pl.DataFrame(keys, schema=["cell", "label", "seed", "level"], orient="row")
+    wrong = {"dominated": 0, "on the front": 0}
+    for _ in range(reps):
+        values = every.with_columns(
+            loss=pl.Series(rng.normal(size=every.height)), seconds=pl.Series(rng.normal(size=every.height))
+        )
+        total = pl.col("loss").sum().over("cell", "level")
+        left_out = values.sort(total - pl.col("loss")).unique(["cell", "seed"], keep="first", maintain_order=True)
+        chosen = values.sort(total).unique(["cell", "seed"], keep="first", maintain_order=True)
+        found = pareto(left_out, TWO, chosen=chosen)["standing"]
+        for word in wrong:
+            wrong[word] += (found == word).any()
+    assert max(wrong.values()) <= stats.binom.ppf(0.999, reps, 0.05), wrong
