@@ -92,7 +92,7 @@ def curves(
             title = f"{name}: {metric} at equal {at.by}, {rule.better} is better"
             write_prose(f"{title}; the last value recorded at or before it")
             write_prose(
-                f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; Holm over "
+                f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; p by Holm over "
                 f"{format_count(compared['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
             _write_curves(store, name, parts, order, at.by)
@@ -103,21 +103,28 @@ def curves(
 def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
     """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
     from ablate.store.analysis.tuned_verdicts import nuisance_axes
-    from ablate.store.analysis.verdicts import baselines_of, matched_axes
+    from ablate.store.analysis.verdicts import baselines_of, compared_runs, matched_axes, measure_of
 
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
     firsts = [rows[order[0]] for rows in answers]
-    questions = [
-        f"{row['question']} {row['at']:g}{'' if row['question'] == 'cost to' else f' {costs}'}" for row in firsts
-    ]
+    asked = [f"{row['question']} {format_number(row['at'])}" for row in firsts]
+    headed = {"value": f"{asked[0]} {costs}", "mean": f"{asked[1]} {costs}", "cost": asked[-1]}
+    questions = [*headed][: len(firsts)]
+    write_prose("; ".join(f"{name}: {headed[name]}" for name in questions))
     known, against = label_cells(store, grid), baselines_of(store, grid, None)
+    if nuisance_axes(header := store.grid(grid)):
+        against = compared_runs(store, grid, measure_of(store, grid, None)).baseline
+        _write_tuned(header)
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
-    header = store.grid(grid)
-    same = ", ".join([*matched_axes(store, grid), *nuisance_axes(header)])
+    same = ", ".join(matched_axes(store, grid))
     write_prose(f"against the baseline of the same {same}" if len(bases) > 1 else f"against {known[bases[0]]}")
     labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
-    headings = [*labels, "n", *(name for question in questions for name in (question, "%", "p (Holm)"))]
+    headings = [
+        *labels,
+        "n",
+        *(name for question in questions for name in (question, f"{question} %", f"{question} p")),
+    ]
     cells = []
     for name, base in zip(names, bases, strict=False):
         most = max((cell for cell in order if base_of[cell] == base), key=lambda cell: answers[0][cell]["pairs"])
@@ -135,7 +142,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     write_table(headings, cells, spare=(*later, len(labels), first), labels=len(labels))
     notes = [(row["cell"], row["note"]) for part in parts for row in part.iter_rows(named=True) if row["note"]]
     write_remarks(note for _, note in dict.fromkeys(notes))  # a cell has a row per question
-    write_prose("--json and --columns have intervals too: --columns label,question,difference,low,high")
+    write_prose("intervals: --columns label,question,difference,low,high; --json has all")
 
 
 def pareto(
@@ -236,8 +243,6 @@ def _standing(row: Mapping[str, Any], most: int | None) -> str:
 def _write_pareto_title(
     header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"], cells: int
 ) -> None:
-    from ablate.store.analysis.tuned_verdicts import nuisance_axes
-
     others = [
         f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
@@ -251,5 +256,11 @@ def _write_pareto_title(
         f"shown by one-sided t tests paired by seed, alpha {measure.alpha:g}: Holm over {cells * (cells - 1)} ordered "
         f"pairs (dominated), over {format_count(cells, 'cell')} (on the front); intervals are of each cell alone"
     )
+    _write_tuned(header)
+
+
+def _write_tuned(header: Mapping[str, Any]) -> None:
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
+
     if tuned := nuisance_axes(header):
         write_prose(f"each setting at its best {', '.join(tuned)}, chosen for each seed by the other seeds")

@@ -8,7 +8,8 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.metrics import direction
-from ablate.store.analysis.verdicts import baselines_of, measure_of
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
+from ablate.store.analysis.verdicts import baselines_of, compared_runs, measure_of, without_added
 from ablate.store.database import queries
 from ablate.store.statistics import CurveRule, compare_curves
 from ablate.store.store import Store
@@ -21,8 +22,8 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
 
     A run that is outstanding, or recorded no value, has one row without cost and value. Tokens are those of the run's
     mean step times the step. Seconds are those of the attempts that the values came from, evaluations and probes
-    included; a run that was cut off has none for the steps that it did again. Columns: cell, label, seed, state, cost,
-    value. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`.
+    included; a run that was cut off has none for the steps that it did again. Columns: trial, cell, label, seed, state,
+    cost, value. Raises SpecError: `by` is no cost; NotFoundError: no ended run has recorded `name`.
     """
     costs = list(get_args(By))
     if by not in costs:
@@ -44,20 +45,31 @@ def curve_points(store: Store, grid: str, name: str, by: By) -> pl.DataFrame:
     handed = pl.when(changed).then(pl.col("wall_s").shift(1).over(run)).otherwise(0.0).fill_null(0.0)
     timed = points.with_columns(seconds=pl.col("wall_s") + handed.cum_sum().over(run))
     whole = timed.with_columns(cost=cost[by].cast(pl.Float64))
-    return queries.in_plan_order(store.sql, header, whole.select("cell", "label", "seed", "state", "cost", "value"))
+    return queries.in_plan_order(
+        store.sql, header, whole.select("trial", "cell", "label", "seed", "state", "cost", "value")
+    )
 
 
 def compare_learning(
     store: Store, grid: str, name: str, by: By, *, budget: float | None = None, level: float | None = None
 ) -> pl.DataFrame:
-    """Every cell of the grid against its baseline at equal cost: the columns of `compare_curves`.
+    """Every variant of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
-    `rule_of` says how. Raises as `curve_points` does, and NotFoundError if the baseline has no curve.
+    `rule_of` says how. Settings count at their best level of nuisance axes by the grid's measure, as verdicts compare
+    them. Raises as `curve_points` does, as `runs` where levels are chosen, and NotFoundError if the baseline has no
+    curve.
     """
-    points = curve_points(store, grid, name, by)
-    return compare_curves(
-        points, rule_of(store, grid, name), baseline=baselines_of(store, grid, None), budget=budget, level=level
-    )
+    header, chosen, baseline = store.grid(grid), None, baselines_of(store, grid, None)
+    points = without_added(curve_points(store, grid, name, by), header)
+    if nuisance_axes(header):
+        compared = compared_runs(store, grid, measure_of(store, grid, None))
+        chosen, baseline = points.filter(pl.col("cell").is_in(compared.choices)), compared.baseline
+        curves = points.drop("cell", "label", "seed")
+        points = compared.values.select("trial", "cell", "label", "seed").join(
+            curves, on="trial", how="inner", maintain_order="left_right"
+        )
+    rule = rule_of(store, grid, name)
+    return compare_curves(points, rule, baseline=baseline, budget=budget, level=level, chosen=chosen)
 
 
 def rule_of(store: Store, grid: str, name: str) -> CurveRule:

@@ -15,7 +15,15 @@ import polars as pl
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.store.state import State
-from ablate.store.statistics.arms import Baseline, Outcome, Unusable, match_cells, no_spread, only_survivors
+from ablate.store.statistics.arms import (
+    Baseline,
+    Outcome,
+    Unusable,
+    match_cells,
+    no_spread,
+    only_survivors,
+    widen_by_choice,
+)
 from ablate.store.statistics.paired_differences import Floats, or_null, p_zero, summarise, t_interval
 from ablate.store.statistics.scales import Scale, back, percent, response, varies
 from ablate.store.statistics.verdict import MIN_PAIRS, ROBUST_PAIRS, Better, few, holm
@@ -124,17 +132,19 @@ def compare_curves(
     baseline: Baseline,
     budget: float | None = None,
     level: float | None = None,
+    chosen: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Each cell against `baseline` (a cell, or one for each), a row per question: `value at`, `mean until`, `cost to`.
 
-    `points` has the columns cell, label, seed, cost, value, and the state of each run if
-    not all are done. `budget` is by default the largest cost that every run has reached that did not break off;
-    `level` asks for the cost to reach it. docs/factorial.md explains the columns. With a censored run among the pairs
-    there is no difference. There is no p and no interval if `compare` would give no verdict; `note` says why. Holm is
-    over the cells of one question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a
-    column lacks, the budget is not among the costs, or the level is no number.
+    `points` has the columns cell, label, seed, cost, value, and the state of each run if not all are done. `budget` is
+    by default the largest cost that every run has reached that did not break off; `level` asks for the cost to reach
+    it. Runs of tuned cells are those that the other seeds choose; `chosen` has those that all seeds choose, so that
+    errors contain what choosing adds. docs/factorial.md explains the columns. With a censored run among the pairs there
+    is no difference. There is no p and no interval if `compare` would give no verdict; `note` says why. Holm is over
+    the cells of one question. Raises NotFoundError: the baseline has no curve, or no run has one; SpecError: a column
+    lacks, the budget is not among the costs, or the level is no number.
     """
-    cells = read_curves(points)
+    cells, fixed = read_curves(points), {} if chosen is None else read_curves(chosen)
     bases = match_cells(list(cells), baseline)
     first, common = _common(cells, budget, level)
     budget = common if budget is None else budget
@@ -142,7 +152,10 @@ def compare_curves(
     rows = []
     for name, at in questions:
         question = _Question(name, at, first, rule)
-        of = [_row(cells[cell], cells[base], question, cell) for cell, base in bases.items()]
+        of = [
+            _row(cells[cell], cells[base], question, cell, (fixed[cell][1], fixed[base][1]) if fixed else None)
+            for cell, base in bases.items()
+        ]
         adjusted = holm(np.array([math.nan if row["p"] is None else row["p"] for row in of]))
         for row, p in zip(of, adjusted, strict=True):
             caution = few() if p <= rule.alpha and row["pairs"] < ROBUST_PAIRS else ""
@@ -181,7 +194,11 @@ def _common(cells: Cells, budget: float | None, level: float | None) -> tuple[fl
 
 
 def _row(
-    cell: tuple[str, Mapping[int, Curve]], base: tuple[str, Mapping[int, Curve]], question: _Question, key: str
+    cell: tuple[str, Mapping[int, Curve]],
+    base: tuple[str, Mapping[int, Curve]],
+    question: _Question,
+    key: str,
+    fixed: tuple[Mapping[int, Curve], Mapping[int, Curve]] | None,
 ) -> dict[str, Any]:
     (label, ours), (_, theirs) = cell, base
     runs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
@@ -198,6 +215,8 @@ def _row(
     x, y = (response(np.array([pair[side].cost for pair in both]), scale) for side in (0, 1))
     shown = None if barred else _no_test(x, y, scale)
     pairs = summarise(x - y)
+    if fixed is not None:
+        pairs = widen_by_choice(pairs, _differences(*fixed, question, scale))
     value, reference = (back(float(side.mean()), scale) for side in (x, y))
     numbers = {"difference": float(pairs.mean), "value": value, "baseline_value": reference}
     numbers["percent"] = percent(float(pairs.mean), reference, scale)
@@ -206,6 +225,18 @@ def _row(
         numbers |= {"low": float(low), "high": float(high), "p": float(p_zero(pairs))}
     note = "; ".join([*told, *([shown] if shown else [])])
     return {**row, **{name: or_null(number) for name, number in numbers.items()}, "note": note}
+
+
+def _differences(ours: Mapping[int, Curve], theirs: Mapping[int, Curve], question: _Question, scale: Scale) -> Floats:
+    """Differences on the seeds on which both curves have reached an answer."""
+    both = [[question.answer(of[seed]) for of in (ours, theirs)] for seed in sorted(ours.keys() & theirs.keys())]
+    known = [
+        [each.cost for each in pair]
+        for pair in both
+        if all(math.isfinite(each.cost) and not each.censored for each in pair)
+    ]
+    x, y = response(np.array(known, dtype=np.float64).reshape(-1, 2).T, scale)
+    return x - y
 
 
 _Runs = Sequence[tuple[Curve, Curve]]  # curves of the cell and of the baseline, by shared seed

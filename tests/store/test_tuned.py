@@ -12,6 +12,7 @@ from tuned_campaign import RATES, tuned
 from ablate.store.analysis.effects import analysis, effects, levels_of
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
+from ablate.store.analysis.learning_curves import compare_learning, curve_points
 from ablate.store.analysis.noise_floor import noise_floor
 from ablate.store.analysis.pareto import pareto
 from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of, runs, verdicts
@@ -77,6 +78,17 @@ def test_the_pareto_set_is_of_the_runs_that_verdicts_compare(store: Store) -> No
     assert dict(found.select("cell", "mse").iter_rows()) == pytest.approx(expected)
     assert found.select((pl.col("low") < pl.col("mse")) & (pl.col("mse") < pl.col("high"))).to_series().all()
     assert found["n"].to_list() == [6, 6, 6]
+
+
+def test_learning_curves_are_of_the_runs_that_verdicts_compare(store: Store) -> None:
+    compared = compared_runs(store, "quickstart", measure_of(store, "quickstart", None)).values
+    last = curve_points(store, "quickstart", "loss", "steps").group_by("trial").agg(pl.col("value").last())
+    expected = compared.select("trial", "cell").join(last, on="trial").group_by("cell").agg(pl.col("value").mean())
+    rows = compare_learning(store, "quickstart", "loss", "steps").filter(question="value at")
+    assert rows["cell"].to_list() == verdicts(store, "quickstart")["cell"].to_list()
+    values = dict(expected.iter_rows())
+    assert rows["value"].to_list() == pytest.approx([values[cell] for cell in rows["cell"]])
+    assert rows["p_holm"].null_count() == 0
 
 
 COLUMNS = ("low", "high", "p", "detectable")
