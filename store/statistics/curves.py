@@ -236,7 +236,7 @@ def _differences(ours: Mapping[int, Curve], theirs: Mapping[int, Curve], questio
         if all(math.isfinite(each.cost) and not each.censored for each in pair)
     ]
     x, y = response(np.array(known, dtype=np.float64).reshape(-1, 2).T, scale)
-    return x - y
+    return np.asarray(x - y)
 
 
 _Runs = Sequence[tuple[Curve, Curve]]  # curves of the cell and of the baseline, by shared seed
