@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any, Self, Unpack, final
 
@@ -47,6 +48,7 @@ class Store:
         """Why the newest files may be missing, in words; None when all of them are in."""
         self._answers: dict[tuple[str, str, int | None], pl.DataFrame] | None = None
         """Results by query, parameters and `most`; None if they are not kept."""
+        self._tuned: dict[str, Collection[str]] = {}
 
     @classmethod
     def open(
@@ -154,7 +156,17 @@ class Store:
             there = (", ".join(map(repr, known)) or "none") + suggest_name(name, known)
             raise NotFoundError(f"there is no grid {name!r}; the campaign has {there}{stale}")
         header: dict[str, Any] = json.loads(headers["header"][0])
+        if over := self._tuned.get(name):
+            header["axes"] = [each | ({"tune": True} if each["name"] in over else {}) for each in header["axes"]]
+            if "matched" in header:
+                header["matched"] = [each for each in header["matched"] if each not in over]
         return header
+
+    def tuned_over(self, grid: str, axes: Collection[str]) -> "Store":
+        """The same store, in which `axes` are nuisance axes of `grid`, too."""
+        other = copy(self)
+        other._tuned = {**self._tuned, grid: axes}
+        return other
 
     def require_read(self, grids: Collection[str]) -> None:
         """Raise EnvironmentProblem if one of `grids` is planned on disk and was not read when the store was opened."""

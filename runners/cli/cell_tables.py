@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.runners.output import (
     LONG_LABEL,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
+_MOST_CONTROLS = 6
 _CHECK = "check."  # before the name of a check in a query
 _LEAST_PERCENT = 1e-6
 """Smaller changes are rounding."""
@@ -158,14 +160,15 @@ def write_title(
     verdicts: "pl.DataFrame",
     shown: "pl.DataFrame",
     baselines: Sequence[Mapping[str, Any]],
-    best_over: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Write what the verdicts `verdicts` of a grid compare; return the baselines of the rows `shown`.
 
-    `header` is that of the grid, with the measure of the verdicts. `best_over` axes were selected.
+    `header` is that of the grid, with the measure of the verdicts.
     """
+    from ablate.store.analysis.verdicts import matched_axes
+
     bases = _keep_baselines(store, header, verdicts, shown, baselines)
-    for line in _heading(header, verdicts, bases, _find_matched(store, header, best_over)):
+    for line in _heading(header, verdicts, bases, matched_axes(store, header["grid"])):
         write_prose(line)
     return bases
 
@@ -180,6 +183,7 @@ def format_page(
     """Headings, rows and caption of the verdict table on a page; arguments as of `write_title`."""
     bases, measure = _keep_baselines(store, header, verdicts, shown, baselines), header["measure"]
     from ablate.store.analysis.headline import LEGEND
+    from ablate.store.analysis.verdicts import matched_axes
 
     headings, cells = _with_numbers([*bases, *shown.rows(named=True)], measure)
     rows = [
@@ -187,7 +191,7 @@ def format_page(
         for label, row in zip([*(base["label"] for base in bases), *shown["label"]], cells, strict=True)
     ]
     legend = [LEGEND] if "checks" in headings else []
-    caption = f"{'; '.join([*_heading(header, verdicts, bases, _find_matched(store, header, ())), *legend])}."
+    caption = f"{'; '.join([*_heading(header, verdicts, bases, matched_axes(store, header['grid'])), *legend])}."
     return ["cell", *headings], rows, caption
 
 
@@ -222,12 +226,6 @@ def _keep_baselines(
     return sorted(kept, key=lambda row: order.index(row["cell"]))
 
 
-def _find_matched(store: "Store", header: Mapping[str, Any], best_over: Sequence[str]) -> list[str]:
-    from ablate.store.analysis.verdicts import matched_axes
-
-    return [name for name in matched_axes(store, header["grid"]) if name not in best_over]
-
-
 def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
     from ablate.store.analysis.tuned_verdicts import nuisance_axes
     from ablate.store.files.plans import control_cells
@@ -239,7 +237,7 @@ def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
             for cell, label in label_cells(store, header["grid"]).items()
             if cell in controls
         )
-        write_prose(f"controls, against which --why compares: {', '.join(labels)}")
+        write_prose(f"controls, against which --why compares: {some([*labels], _MOST_CONTROLS)}")
 
 
 def write_verdicts(
@@ -247,10 +245,11 @@ def write_verdicts(
     header: Mapping[str, Any],
     shown: "pl.DataFrame",
     bases: Sequence[Mapping[str, Any]],
-    best_over: Sequence[str] = (),
     chosen: "pl.DataFrame | None" = None,
 ) -> None:
     """Write baselines and rows of verdicts of a grid, or `chosen` columns of these rows; see `write_title`."""
+    from ablate.store.analysis.verdicts import matched_axes
+
     _write_controls(store, header)
     if chosen is not None:
         cells = [*([base.get(name) for name in chosen.columns] for base in bases), *chosen.rows()]
@@ -264,7 +263,7 @@ def write_verdicts(
     write_table([*columns, *headings], named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
     write_remarks(_remarks(rows[len(bases) :]))
     if shown.height and sum(len(axis["labels"]) > 1 and not axis.get("tune") for axis in header["axes"]) > 1:
-        matched = ", ".join(_find_matched(store, header, best_over))
+        matched = ", ".join(matched_axes(store, header["grid"]))
         more = f", and compares levels of {matched}, which this table does not" if matched else ""
         write_prose(f"ablate effects averages each component over the other axes{more}")
 
@@ -272,6 +271,8 @@ def write_verdicts(
 def _heading(
     header: Mapping[str, Any], verdicts: "pl.DataFrame", bases: Sequence[Mapping[str, Any]], matched: Sequence[str]
 ) -> Iterator[str]:
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
+
     measure = header["measure"]
     if header.get("of"):
         yield f"grid {header['of']} with {' '.join(header['overrides'])}"
@@ -288,7 +289,11 @@ def _heading(
     if earlier := header.get("earlier_variances"):
         yield f"the variance was {', then '.join(earlier)} before: chosen with results, its error rate is no promise"
     if "selected" in verdicts.columns and verdicts.height:
-        yield "each setting at its best cell, chosen for each seed by the other seeds; intervals contain that error"
+        tuned = ", ".join(nuisance_axes(header))
+        yield (
+            f"each setting at its best {tuned}, chosen for each seed by the other seeds: a mean may differ from that "
+            "of the cell it is called after; intervals contain the error of choosing"
+        )
 
 
 def equal_words(measure: Mapping[str, Any]) -> str:

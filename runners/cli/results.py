@@ -142,7 +142,9 @@ def table(
 def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by: Judged) -> None:
     import polars as pl
 
+    from ablate.store.analysis.judge import judge
     from ablate.store.analysis.noise_caution import noise_caution
+    from ablate.store.analysis.verdicts import baseline_rows, compared_runs, tune_over
 
     frames: list[pl.DataFrame] = []
     warnings: list[str] = []
@@ -150,8 +152,10 @@ def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by
     for path in of.campaign or (None,):
         flags = GridFlags(path, of.grid, of.as_json, of.as_csv)
         with open_grid(flags) as (store, name, notes):
+            store = tune_over(store, name, best_over) if best_over else store  # the same data
             judged = judged_by.find(store, name)
-            verdicts, bases = _compare_cells(store, name, judged, best_over)
+            verdicts = judge(store, name, measure=judged._asdict()).rows
+            bases = baseline_rows(compared_runs(store, name, judged), judged)
             shown = sort_cells(keep_cells(store, name, verdicts, query), rows.sort, judged.better)
             several = str(path) if len(of.campaign) > 1 else None
             named = _name_rows(shown, judged, rows.columns, None if flags.as_text else several)
@@ -159,21 +163,23 @@ def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by
                 if several:
                     write(f"campaign {several}")
                 header = with_measure(store.grid(name), judged)
-                bases = write_title(store, header, verdicts, shown, bases, best_over)
-                write_verdicts(store, header, shown, bases, best_over, None if rows.columns is None else named)
-                if shown.height and not best_over:
-                    _write_footer(store, name, judged, judged_by.words, shown)
+                bases = write_title(store, header, verdicts, shown, bases)
+                write_verdicts(store, header, shown, bases, None if rows.columns is None else named)
+                if shown.height:
+                    _write_footer(store, name, judged, shown)
+                    if not best_over:
+                        write(f"ablate table{judged_by.words} --why CELL shows what a verdict is based on")
                 continue
             warnings += notes
             if flags.as_json:
                 warnings += noise_caution(store, name, measure=judged._asdict()).sentences
-            frames.append(_add_two_parts(store, name, judged, named) if flags.as_json and not best_over else named)
+            frames.append(_add_two_parts(store, name, judged, named) if flags.as_json else named)
     if frames:
         together = pl.concat(frames, how="diagonal_relaxed")
         write_frame("table", together, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: str, shown: "pl.DataFrame") -> None:
+def _write_footer(store: "Store", grid: str, measure: "GridMeasure", shown: "pl.DataFrame") -> None:
     from ablate.runners.cli.two_part_text import write_two_parts
     from ablate.store.analysis.headline import LEGEND, count_headlines
     from ablate.store.analysis.noise_caution import noise_caution
@@ -186,7 +192,6 @@ def _write_footer(store: "Store", grid: str, measure: "GridMeasure", options: st
         write_prose(sentence)
     if (parts := two_part(store, grid, measure=measure._asdict())) is not None:
         write_two_parts(parts, measure)
-    write(f"ablate table{options} --why CELL shows what a verdict is based on")
 
 
 def _add_two_parts(store: "Store", grid: str, measure: "GridMeasure", rows: "pl.DataFrame") -> "pl.DataFrame":
@@ -218,19 +223,6 @@ def with_measure(header: "Mapping[str, Any]", measure: "GridMeasure") -> dict[st
     from ablate.store.analysis.row_labels import unit_of
 
     return {**header, "measure": {**measure._asdict(), "unit": unit_of(header, measure.name)}}
-
-
-def _compare_cells(
-    store: "Store", grid: str, measure: "GridMeasure", best_over: Sequence[str]
-) -> "tuple[pl.DataFrame, list[dict[str, Any]]]":
-    """Return the verdicts of a grid and the rows of its baselines."""
-    from ablate.store.analysis.judge import judge
-    from ablate.store.analysis.verdicts import baseline_rows, compared_runs, verdicts
-
-    bases = baseline_rows(compared_runs(store, grid, measure, over=best_over), measure)
-    if best_over:
-        return verdicts(store, grid, measure=measure._asdict(), over=best_over), bases
-    return judge(store, grid, measure=measure._asdict()).rows, bases
 
 
 def _find_cells(store: "Store", grid: str, words: str) -> list[str]:

@@ -88,6 +88,12 @@ def tune_runs(store: Store, grid: str, values: pl.DataFrame, measure: GridMeasur
     return tune(values, header, bases, scale=measure.scale, better=measure.better)
 
 
+def tune_over(store: Store, grid: str, over: Sequence[str]) -> Store:
+    """Return the store as if the axes `over` of a grid were nuisance axes. Raises as `verdicts` with `over`."""
+    compared_runs(store, grid, measure_of(store, grid, None), over=over)
+    return store.tuned_over(grid, over)
+
+
 def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str, Any]]:
     """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline."""
     rows, baseline = [], compared.baseline

@@ -9,13 +9,15 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 from tuned_campaign import RATES, tuned
 
+from ablate.grid.errors import SpecError
 from ablate.store.analysis.effects import analysis, effects, levels_of
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.learning_curves import compare_learning, curve_points
+from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.noise_floor import noise_floor
 from ablate.store.analysis.pareto import pareto
-from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of, runs, verdicts
+from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of, runs, tune_over, verdicts
 from ablate.store.export.tables import rows
 from ablate.store.statistics import select_then_report
 from ablate.store.store import Store
@@ -38,6 +40,16 @@ def test_every_setting_is_one_row_at_its_best_level(store: Store, tmp_path: Path
         assert verdicts(plain, "quickstart").height == 14
     assert_frame_equal(found, asked)  # without an option what --best-over does
     assert_frame_equal(found, verdicts(store, "quickstart", over=["rate"]))
+
+
+def test_best_over_an_axis_is_judged_as_a_nuisance_axis_is(store: Store, tmp_path: Path) -> None:
+    with Store.open(tuned(tmp_path, axis="").root) as plain:
+        over = tune_over(plain, "quickstart", ["rate"])
+        assert_frame_equal(judge(store, "quickstart").rows, judge(over, "quickstart").rows)
+        assert noise_caution(store, "quickstart").sentences == noise_caution(over, "quickstart").sentences
+        assert verdicts(plain, "quickstart").height == 14, "the store itself is as it was"
+        with pytest.raises(SpecError, match="did you mean 'rate'"):
+            tune_over(plain, "quickstart", ["rat"])
 
 
 def test_other_measures_and_baselines_are_tuned_too(store: Store) -> None:
