@@ -273,9 +273,10 @@ def _count_flops(grid: "Grid") -> float | None:
 
 
 def write_states(states: list[ItemState], scale: PaperScale) -> None:
-    """Write a line per item, then how to go on."""
+    """Write a line per item, or a paragraph per item of one paper, then how to go on."""
     counted = any(each.flops is not None for each in states)
     several = len({each.paper for each in states}) > 1
+    headings = ["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"]
     rows = [
         [
             f"{each.paper}:{each.item}",
@@ -288,11 +289,12 @@ def write_states(states: list[ItemState], scale: PaperScale) -> None:
         for each in states
         if each.cells is not None or not each.state.startswith("with ") or not several
     ]
-    write_table(
-        ["item", "state", "cells", "trials", *(["FLOP"] if counted else []), "about"],
-        rows,
-        overflow="ellipsis" if several else "fold",
-    )
+    if several:
+        write_table(headings, rows, spare=(3, 2), overflow="ellipsis")
+    else:
+        for item, state, *numbers, title in rows:
+            counts = [f"{n} {heading}" for n, heading in zip(numbers, headings[2:], strict=False) if n]
+            write_prose(f"{item} ({', '.join([str(state), *counts])}){f': {title}' if title else ''}")
     grids = sum(each.cells is not None for each in states)
     views = sum(each.state.startswith("with ") for each in states)
     other = len(states) - grids - views

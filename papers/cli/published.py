@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -32,9 +32,9 @@ class PublishedQuery:
     Parameters
     ----------
     paper
-        A paper, such as 003; default all.
+        A paper, such as 003 or ssa; default all.
     table
-        One of its tables, such as T1.
+        One of its tables, such as T1 or table1.
     metric
         A measurement, such as mse, or part of the paper's words for what it measured.
     """
@@ -78,9 +78,12 @@ def published(
     --json and --csv have all values.
     """
     from ablate.papers.matching.published_comparison import compare_published
+    from ablate.papers.results.result_files import PAPERS
     from ablate.store.published.tables import chosen
 
     require_one_format(json=as_json, csv=as_csv)
+    numbers = {name: number for number, name in PAPERS.items()}
+    query = replace(query, paper=numbers.get(query.paper or "", query.paper))
     if results.compare:
         with open_grid(GridFlags(results.campaign, results.grid, as_json, as_csv)) as (store, name, warnings):
             claims = compare_published(store, name, **vars(query))
@@ -119,10 +122,10 @@ def _write_tables(cells: "Sequence[PublishedCell]") -> None:
         )
         for table, members in _by_table(cells).items()
     ]
-    write_table(("paper", "table", "cells", "operators", "about"), rows, overflow="ellipsis")
+    write_table(("paper", "table", "cells", "operators", "about"), rows, spare=(3,), overflow="ellipsis")
     tell(
-        f"{format_count(len(cells), 'cell')}; --paper 003 --table T1 shows those of a table, "
-        "--compare puts your own results beside them"
+        f"{format_count(len(cells), 'cell')}; `ablate published 003 T1` shows those of a table, `ablate papers` lists "
+        "our own grids of them, --compare puts your own results beside them"
     )
 
 

@@ -185,7 +185,7 @@ def chosen(paper: str | None = None, table: str | None = None, metric: str | Non
         if not kept:
             raise NotFoundError(f"paper {number} has no table of values: {papers()[number]} publishes no results")
     if table is not None:
-        wanted = table.upper() if table[:1].upper() == "T" else f"T{table.upper()}"
+        wanted = f"T{table.upper().removeprefix('TABLE').removeprefix('T')}"
         known = list(dict.fromkeys(each.paper_table for each in kept))
         kept = [each for each in kept if wanted in (each.paper_table.upper(), each.paper_table.partition("-")[0])]
         if not kept:

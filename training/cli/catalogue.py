@@ -171,7 +171,9 @@ def _choices(of: tuple[str, ...], name: str | None, part: str | None, spec: Path
     if name is None:
         rows = kinds(*of, defined_in=module)
         table = [row._asdict() for row in rows]
-        write_json(command, table) if as_json else write_table(("kind", "name", "description"), rows)
+        columns = ("kind", "name", "description")[len(of) == 1 :]
+        lines = [row[-len(columns) :] for row in rows]
+        write_json(command, table) if as_json else write_table(columns, lines, overflow="ellipsis")
     else:
         explanation = explain_choice(name, *of)
         if part is not None:
