@@ -1,11 +1,12 @@
 """Commands that change a campaign: tags, notes, removed trials, names of grids."""
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ablate.grid.errors import SpecError
+from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.runners.cli.cell_tables import sort_by_plan
 from ablate.runners.cli.options import Campaign, Json, WholeGrid
@@ -48,7 +49,15 @@ def tag(
     query = [word for word in words if not word.startswith(("+", "-"))]
     if not add and not remove:
         with open_campaign(campaign) as store:
-            keys = find_several(store, query) if query else None
+            try:
+                keys = find_several(store, query) if query else None
+            except NotFoundError as error:
+                if len(query) < 2:
+                    raise
+                usage = f"ablate tag {shlex.join(query[:-1])} +{query[-1]}"
+                raise NotFoundError(
+                    f"{error}; a tag has a sign: `{usage}` adds one, -{query[-1]} removes it"
+                ) from error
             tagged = store.sql(_TAGGED, {"grid": None if grid is None else choose_grid(store, grid)})
             rows = sort_by_plan(store, tagged).drop("cell")
         rows = rows if keys is None else rows.filter(rows["trial"].is_in(keys))

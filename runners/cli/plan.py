@@ -67,7 +67,8 @@ def plan(
 ) -> int:
     """Show what a spec file would run: cells, keys, pruned cells, parameters, time.
 
-    It trains and queues nothing. It ends with 2 if trials would fail before their first step, and says why.
+    It trains and queues nothing. It ends with 2, and says why, if trials would fail before their first step or, with
+    --calibrate, in the steps that it measures.
     """
     from ablate.grid.overrides import seeds_of
     from ablate.runners.backends.slurm.spec import cluster_of
@@ -99,7 +100,8 @@ def plan(
     else:
         for line in plan_lines(planned, every_cell=where.all):
             write_prose(line)
-    return SpecError.exit_code if planned.refused else 0
+    broken = where.calibrate and planned.estimate.broken
+    return SpecError.exit_code if planned.refused or broken else 0
 
 
 def _measure(trial: Any) -> float | None:

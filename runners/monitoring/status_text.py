@@ -16,7 +16,7 @@ from ablate.runners.monitoring.trial_locations import RunningTrial, TrialLocatio
 from ablate.runners.monitoring.unread_grids import UnreadGrid, find_unread
 from ablate.runners.output import LONG_LABEL, age, format_count, write, write_prose, write_table
 from ablate.store.database.queries import levels_of_cells
-from ablate.store.state import COUNTED, UNCLAIMED, State
+from ablate.store.state import COUNTED, ENDED, UNCLAIMED, State
 from ablate.store.store import Store
 
 _ALWAYS = ("label", "planned", State.DONE, State.FAILED, State.RUNNING, State.PENDING)
@@ -180,6 +180,12 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         rows = [(*levels[cell], *row) for cell, *row in chosen.select("cell", *columns[1:]).rows()]
         write_table([*axes, *columns[1:]], rows, labels=len(axes))
         _write_more(len(frame), most_cells, "cell")
+    outstanding = sum(each.state not in ENDED for each in status.where.trials.values())
+    if outstanding and not status.where.at_work:
+        write_prose(
+            f"time left unknown, as no worker is at work on {format_count(outstanding, 'trial')}; `ablate plan SPEC` "
+            "estimates it, `ablate run SPEC` goes on"
+        )
     for unread in status.unread:
         write(unread.words())
     _write_notes(status.notes)

@@ -42,10 +42,22 @@ class WatchView(NamedTuple):
     notes: tuple[str, ...]
 
     @property
+    def ended(self) -> bool:
+        """True if every trial has ended."""
+        return sum(self.states.values()) == sum(self.states[state] for state in ENDED)
+
+    @property
+    def left_words(self) -> str:
+        """The time left, or why it is unknown."""
+        if self.left_s is not None or self.ended:
+            return f"{format_duration(self.left_s or 0.0)} left"
+        why = "no trial has finished" if self.status.where.at_work else "no worker is at work"
+        return f"time left unknown, as {why}"
+
+    @property
     def over(self) -> bool:
         """True if every trial has ended and no worker waits or runs that might train one again."""
-        ended = sum(self.states.values()) == sum(self.states[state] for state in ENDED)
-        return ended and not any(
+        return self.ended and not any(
             worker.standing in ("queued", "running")
             for each in self.status.where.submissions
             for worker in each.workers
@@ -161,8 +173,7 @@ def changes(views: Iterable[WatchView]) -> Iterator[str]:
         line = " · ".join(part for part in parts if part)
         still = [f"{name}: {says}" for name, says in stalled.items()]
         if (line, [*stalled]) != before:
-            left = [f"{format_duration(view.left_s)} left"] if where.at_work else []
-            yield " · ".join([line, *left, *still])
+            yield " · ".join([line, *([] if view.ended else [view.left_words]), *still])
         before = line, [*stalled]
 
 
@@ -172,7 +183,7 @@ def render(view: WatchView, width: int) -> RenderableType:
     head = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=max(1, total), completed=ended, width=32)
     counts = ", ".join(f"{n} {state}" for state, n in view.states.items() if n)
-    head.add_row("trials", bar, f"{ended}/{total}", f"{format_duration(view.left_s)} left", counts)
+    head.add_row("trials", bar, f"{ended}/{total}", view.left_words, counts)
     text = io.StringIO()
     with results_to(text, width):
         write_status(view.status, most_cells=_MOST_CELLS)

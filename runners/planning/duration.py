@@ -8,18 +8,22 @@ import heapq
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final, Literal, NamedTuple, final
 
 from pydantic import PositiveFloat
 
 from ablate.grid import Experiment, Grid, Planned, Spec, cell_key
 from ablate.grid.durations import format_duration, format_hours
+from ablate.grid.errors import AblateError, EnvironmentProblem
 from ablate.grid.experiment import reference_of
 from ablate.grid.names import some
 from ablate.grid.own_methods import ask
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.processes.training_context import NullContext, TrainingContext, TrainingResult
+from ablate.runners.provenance.origin import is_installed, is_project
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
@@ -54,6 +58,8 @@ class Estimate(NamedTuple):
     """Remaining trials of unknown duration; the times leave them out."""
     problems: tuple[str, ...] = ()
     """Operators that could not be counted or measured, and why."""
+    broken: bool = False
+    """Whether code outside of `ablate` raised while it was counted or measured, as it would in training."""
 
     def __str__(self) -> str:
         """Describe hours, wall time on the workers, and the source of both."""
@@ -129,6 +135,7 @@ def estimate(
         finished=durations.finished,
         unknown=unknown,
         problems=tuple(f"{some([*names], 3)}: {told}" for told, names in durations.problems.items()),
+        broken=durations.broken,
     )
 
 
@@ -155,6 +162,7 @@ class _Durations:
         self._costs: dict[_Cell, tuple[float | None, float]] = {}
         self.problems: dict[str, dict[str, None]] = {}
         """Each problem with the operators, or labels, that have it."""
+        self.broken = False
 
     @property
     def finished(self) -> int:
@@ -206,6 +214,7 @@ class _Durations:
             return question(planned.trial)
         except Exception as error:  # noqa: BLE001
             self.problems.setdefault(describe_problem(error), {})[planned.operator] = None
+            self.broken |= bool(_own_place(error)) and not isinstance(error, EnvironmentProblem)
             return None
 
     def basis(self, unknown: int) -> str:
@@ -221,9 +230,18 @@ class _Durations:
 
 
 def describe_problem(error: Exception) -> str:
-    """Say in a line why nothing could be measured or counted."""
+    """Say in a line why nothing could be measured or counted, with the place in code outside of `ablate`."""
     message = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}{': ' if message else ''}{message}"
+    if isinstance(error, AblateError):
+        return message
+    return f"{type(error).__name__}{': ' if message else ''}{message}{_own_place(error)}"
+
+
+def _own_place(error: Exception) -> str:
+    """Return the last line of code that is neither ours nor installed, as ` (own.py:7)`; empty without one."""
+    files = [(each.filename, each.lineno) for each in extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in files if not is_project(file) and not is_installed(file)]
+    return f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
 
 
 def step_count(trial: Experiment) -> float:

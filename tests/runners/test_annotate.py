@@ -49,6 +49,13 @@ def test_a_tag_counts_until_it_is_removed(campaign: Campaign) -> None:
         assert store.content_hash() == before
 
 
+def test_a_tag_without_a_sign_is_answered_with_the_usage(campaign: Campaign, ablate: Ablate) -> None:
+    assert (
+        "`ablate tag operator=SSA +good`"
+        in ablate("tag", "operator=SSA", "good", "--campaign", campaign.root, code=3).err
+    )
+
+
 def test_only_trials_that_a_tag_changes_count(campaign: Campaign, ablate: Ablate) -> None:
     def said(*words: str) -> str:
         return str(ablate("tag", *words, "--campaign", campaign.root).err)

@@ -119,12 +119,37 @@ def test_a_plan_says_which_operator_could_not_be_timed_and_why(tmp_path: Path) -
         return 5.0
 
     plan = plan_campaign(RunRequest(tmp_path), [toy_grid(seeds=[0])], PlanOptions(seconds=seconds))
-    assert plan.estimate.problems == ("falling: ValueError: seed 0 met its fate",)
+    (problem,) = plan.estimate.problems
+    assert problem.startswith("falling: ValueError: seed 0 met its fate (toy_training.py:")
+    assert plan.estimate.broken
     assert (plan.estimate.trial_s, plan.estimate.unknown) == (5.0, 1)
     assert "1 trial of unknown duration" in plan.estimate.basis
-    assert "  could not be measured: falling: ValueError: seed 0 met its fate" in plan_lines(plan)
+    assert f"  could not be measured: {problem}" in plan_lines(plan)
     plan = plan_campaign(RunRequest(tmp_path), [toy_grid(seeds=[1])], PlanOptions(seconds=seconds))
-    assert plan.estimate.problems == ("falling, rising: RuntimeError: shapes differ",)
+    (problem,) = plan.estimate.problems
+    assert problem.startswith("falling, rising: RuntimeError: shapes differ (test_plan.py:")
+
+
+OWN = """
+from typing import Literal
+from ablate import Experiment, Grid, Run
+
+class Own(Experiment):
+    kind: Literal["tests_calibrated"] = "tests_calibrated"
+    def train(self, run: Run) -> None:
+        run.log(loss=self.widht)
+
+grid = Grid(name="own", base=Own(), seeds=range(2))
+"""
+
+
+def test_a_bug_in_the_steps_that_are_measured_is_one_of_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ablate: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    assert "(own.py:8)" in ablate("plan", "own.py", "--calibrate", code=2).out
+    ablate("plan", "own.py")
 
 
 def judged_grid(cells: int = 5, seeds: int = 4, **changes: Any) -> Grid:

@@ -68,6 +68,14 @@ def test_time_left_is_the_work_ahead_shared_by_those_at_work(campaign: Campaign)
     assert read_view(campaign.root, Scripted()).left_s == pytest.approx(102.5, rel=0.1)
 
 
+def test_without_a_worker_the_time_left_is_unknown_and_why_is_said(tmp_path: Path) -> None:
+    for name, pending in (("idle", [("SSA", 1)]), ("ended", [])):
+        write_campaign(tmp_path / name, operators=("softmax", "SSA"), seeds=range(2), pending=pending)
+        view = read_view(tmp_path / name, Scripted())
+        assert (view.left_s, view.ended) == (None, not pending)
+        assert ("no worker" in view.left_words) == bool(pending)
+
+
 def test_the_scheduler_is_asked_once_a_minute_and_its_last_answer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("ablate.runners.backends.slurm.scheduler.time.monotonic", lambda: now[0])
