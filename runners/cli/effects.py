@@ -54,7 +54,7 @@ def effects(
     Parameters
     ----------
     interactions
-        Test also by F whether what one axis does depends on another.
+        Test also by F whether what one axis does depends on another, and show the means of pairs of levels.
     """
     from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
 
@@ -148,25 +148,18 @@ def _write_tests(tests: "Factorial", measure: dict[str, Any], *, interactions: b
 
 
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
-    import polars as pl
-
-    from ablate.store.statistics.design import CROSS
-
     if means["term"].n_unique() < 2 and not (means["note"] != "").any():
         return  # `table` has the means of one axis
     write("")
     write_prose("means of levels, with intervals about these seeds alone: too narrow for new seeds")
-    shown = means.filter(~pl.col("term").str.contains(CROSS, literal=True))
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
     rows: list[tuple[Any, ...]] = []
-    for *names, mean, low, high, own, note in shown.rows():
+    for *names, mean, low, high, own, note in means.rows():
         own_runs = f"; own runs {format_number(own)}" if note and own is not None else ""
         rows.append((*names, *map(format_number, (mean, low, high)), f"{note}{own_runs}"))
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     write_table(headings, rows, labels=2)
-    if shown.height < means.height:
-        write("--json has the means of pairs of levels, too")
 
 
 def _level(share: float) -> str:
