@@ -9,7 +9,7 @@ review of the result added these three to the first plan of this file, before an
 Each cell has its own best of three rates. Twelve other seeds chose nothing. They show a gain over a wider feedforward
 with 90 % power and one beyond the band of 5 points with 49 %, at the means and spreads of the six. Softmax and the gate
 are trained twice as long, the controls are not. Task, measure and band are the same. If a best rate stands at an end of
-the three, one more level is added for all cells.
+the three, one more level is added for all cells. After a look at the 324 trials, 0.0005 was: 0.001 was softmax's best.
 """
 
 from paper_claims import flagged_match as _flagged_match
@@ -22,7 +22,7 @@ grid = _flagged_match.changed(
     name="gate-confirmation",
     axes=[
         over("operator", [softmax(), Operator(gate=gate())], labels=["softmax", "gate"]),
-        over("training.optimiser.lr", [1e-3, 2e-3, 4e-3], name="rate", tune=True),
+        over("training.optimiser.lr", [5e-4, 1e-3, 2e-3, 4e-3], name="rate", tune=True),
     ],
     seeds=range(510, 522),
     longer=2,
