@@ -38,7 +38,7 @@ from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks
 from ablate.store.analysis.judge import add_checks
-from ablate.store.analysis.two_part import has_learned
+from ablate.store.analysis.learned_runs import has_learned
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compare_runs
 from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import seed_contrasts

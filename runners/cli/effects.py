@@ -57,6 +57,7 @@ def effects(
         Test also by F whether what one axis does depends on another, and show the means of pairs of levels.
     """
     from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
+    from ablate.store.statistics.verdict import CLAIMS
 
     judged_by.check()
     with open_grid(of) as (store, name, warnings):
@@ -66,7 +67,9 @@ def effects(
         tests = analysis(store, name, interactions=interactions, measure=by, only=only)
     contrasts = contrasts._replace(effects=sort_by_axis(contrasts.effects, rows.sort, judged.better))
     shown = select_columns(contrasts.effects, rows.columns)
-    notes = [*dict.fromkeys([*contrasts.notes, *tests.notes])]
+    checks = "checks (on, tuned, finished, noise, control) are those of cells: `ablate table` has them"
+    claims = contrasts.effects["verdict"].is_in(CLAIMS).any()
+    notes = [*dict.fromkeys([*contrasts.notes, *([checks] if claims else []), *tests.notes])]
     if of.as_json:
         data = {"effects": shown.rows(named=True)}
         data |= {key: frame.rows(named=True) for key, frame in {"terms": tests.terms, "means": tests.means}.items()}

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from ablate.store.analysis.learned_runs import never_learned
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
-from ablate.store.analysis.two_part import never_learned
 from ablate.store.analysis.verdicts import GridMeasure, baselines_of, compared_runs, every_run, measure_of
 from ablate.store.statistics import beyond_controls
 from ablate.store.statistics.selection import select_then_report

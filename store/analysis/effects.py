@@ -8,6 +8,7 @@ import polars as pl
 
 from ablate.grid.names import label_of
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
+from ablate.store.analysis.two_part import two_part
 from ablate.store.analysis.verdicts import baseline_of, measure_of, runs, tune_runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
 from ablate.store.store import Store
@@ -61,6 +62,8 @@ def effects(
     if compared.choices:
         tuned = ", ".join(nuisance_axes(header))
         notes.append(f"{tuned} tuned, not compared: each setting counts at its best level, chosen on the other seeds")
+    if base and (parts := two_part(store, grid, measure=by._asdict())) is not None:
+        notes.append(f"some runs did not learn ({parts.learned}): means compare how often as much as how well")
     rows = result.effects.with_columns(_strip_marks(pl.col("factor", "note")))
     return result._replace(effects=rows, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
 

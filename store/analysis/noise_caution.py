@@ -4,7 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from ablate.grid.names import some
+from ablate.store.analysis.learned_runs import runs_not_learned
 from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, verdicts
 from ablate.store.statistics import Baseline
@@ -38,13 +41,21 @@ def noise_caution(
 def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> NoiseCaution:
     compared = compared_runs(store, grid, by, baseline=baseline)
     values, base = compared.values, compared.baseline
-    shape = detect(values, baseline=base, scale=by.scale)
+    late = runs_not_learned(store, grid, by)  # the check noise tells these apart by the rule that is known
+    learned = values.with_columns(value=pl.when(~pl.col("trial").is_in(late)).then("value"))
+    shape = detect(learned, baseline=base, scale=by.scale)
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
     claims = [row for row in judged.iter_rows(named=True) if row["verdict"] not in ("undecided", "no verdict")]
     fewest = min((min(row["runs"], row["baseline_runs"]) for row in claims), default=0)
     gain = pairing_gain(values, baseline=base, scale=by.scale)
     told = "" if gain is None else _tell_gain(gain)
-    return NoiseCaution(shape, _describe(shape), _stand(fewest) if fewest else "", told, _tell_grids(store, grid, base))
+    return NoiseCaution(
+        shape,
+        _describe(shape, "that learned " if late else ""),
+        _stand(fewest) if fewest else "",
+        told,
+        _tell_grids(store, grid, base),
+    )
 
 
 def _tell_gain(gain: PairingGain) -> str:
@@ -70,12 +81,12 @@ def _tell_grids(store: Store, grid: str, base: Baseline) -> str:
     return f"runs of the baseline are also in {names}: an odd one shows in each of these tables"
 
 
-def _describe(shape: NoiseShape) -> str:
+def _describe(shape: NoiseShape, which: str) -> str:
     fired = shape.fired
     if "split" in fired:
         what = "two groups, or a long tail, divided" if "tail" in fired else "two groups"
         where = f"at {shape.between:.3g} ({shape.above} of {shape.runs} above)"
-        return f"runs of this grid fall into {what} {where}: the mean compares how often as much as how well"
+        return f"runs of this grid {which}fall into {what} {where}: the mean compares how often as much as how well"
     if "tail" in fired:
         return "on a log scale these values are more regular; the claims are about the mean, which few large runs carry"
     if "skew" in fired:

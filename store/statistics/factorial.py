@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from scipy import special
+from numpy.typing import NDArray
+from scipy import special, stats
 
 from ablate.grid.errors import SpecError
 from ablate.grid.names import some
@@ -23,7 +24,7 @@ from ablate.store.statistics.least_squares import Fit, Gain, compare_fits, fit, 
 from ablate.store.statistics.level_means import LevelMean, level_means, name_apart, name_levels, name_own_axes
 from ablate.store.statistics.paired_differences import Floats, or_null
 from ablate.store.statistics.scales import Scale, back, response
-from ablate.store.statistics.verdict import holm
+from ablate.store.statistics.verdict import MIN_PAIRS, holm
 
 TERMS: Final[dict[str, Any]] = {
     "term": pl.String,
@@ -40,6 +41,8 @@ MEANS: Final[dict[str, Any]] = {
     "note": pl.String,
 }
 
+UNEQUAL: Final = 0.01
+"""Level of the test that cells differ in spread; it only adds a sentence."""
 _NO_NOISE: Final = 1e-20
 _LARGEST_F: Final = 1e6
 """F beyond this is treated as this: the share is 1 then, and the noncentral distribution loses its digits."""
@@ -111,7 +114,7 @@ def factorial(
         or_null(math.sqrt(noise.variance)),
         len(y),
         seeds,
-        [*_left_out(values), *design.notes, *_doubts(noise, seeds, len(y))],
+        [*_left_out(values), *design.notes, *_doubts(noise, seeds, len(y)), *_spread_unequally(design.codes, y)],
     )
 
 
@@ -226,6 +229,19 @@ def _doubts(noise: _Noise, seeds: int, runs: int) -> Iterator[str]:
             if noise.freedom <= 0
             else "the runs do not differ beyond what the effects explain, so there is no noise to test against"
         )
+
+
+def _spread_unequally(cells: NDArray[np.integer], y: Floats) -> Iterator[str]:
+    """Say whether combinations of levels [runs, axes] differ in spread, by the test of Brown and Forsythe (1974)."""
+    numbers = np.unique(cells, axis=0, return_inverse=True)[1].ravel()
+    groups = [each for at in range(numbers.max(initial=-1) + 1) if (each := y[numbers == at]).size >= MIN_PAIRS]
+    if len(groups) < 2 or not stats.levene(*groups, center="median").pvalue < UNEQUAL:
+        return
+    spreads = sorted(float(each.std(ddof=1)) for each in groups)
+    yield (
+        f"cells differ in spread (standard deviations {spreads[0]:.3g} to {spreads[-1]:.3g}), and F tests and means of "
+        "levels assume one: rely on the differences between levels, which have errors of their own"
+    )
 
 
 def _left_out(values: pl.DataFrame) -> Iterator[str]:

@@ -9,6 +9,7 @@ import synthetic
 from synthetic import MEASURE, SUBMISSION, Campaign, write_campaign, write_shard
 from tuned_campaign import tuned
 
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.two_part import TwoParts, two_part
 from ablate.store.analysis.verdicts import verdicts
 from ablate.store.files.atomic import read_json, write_json
@@ -125,3 +126,27 @@ def test_tuned_cells_learn_at_the_levels_that_are_compared(tmp_path: Path) -> No
     assert found.rows["cell"].to_list() == judged["cell"].to_list()
     assert found.rows["learned"].to_list() == [6, 4]
     assert found.rows["runs"].to_list() == [6, 6]
+
+
+def test_the_check_noise_tells_late_runs_by_the_limit_of_the_grid_and_by_groups_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {line["trial"] for line in small(tmp_path / "names").lines if line["label"] == "SSA" and is_late(line)}
+    monkeypatch.setattr(synthetic, "_normal", lambda trial: crc32(trial.encode()) / 2**32 + 200 * (trial in late))
+    campaign = write_campaign(
+        tmp_path / "campaign",
+        operators=("softmax", "SSA", "FoX"),
+        seeds=SEEDS,
+        effect=lambda _: 0.0,
+        sigma_f=(5,),
+        sigma_x=(1,),
+    )
+    answers = []
+    for declared in (False, True):
+        if declared:
+            values = {line["trial"]: 0.1 if line["trial"] in late else 0.9 for line in campaign.lines}
+            record(campaign, "accuracy", values)
+            declare(campaign, name="accuracy", point=POINT, limit=0.9, better="higher")
+        with Store.open(campaign.root) as store:
+            answers.append(dict(judge(store, "quickstart").rows.select("label", "noise").rows()))
+    assert answers == [{"SSA": "no", "FoX": "no"}, {"SSA": "no", "FoX": "yes"}]

@@ -249,6 +249,17 @@ def test_means_are_geometric_on_the_log_scale_and_of_odds_on_the_logit_scale() -
             assert found.means[column].to_numpy() == pytest.approx(turn(linear.means[column].to_numpy()))
 
 
+def test_a_cell_whose_spread_is_another_is_told_and_equal_spreads_are_not() -> None:
+    rng = np.random.default_rng(5)
+    told = []
+    for spread in (1.0, 30.0):
+        noisy = runs(noise=0.0, seeds=8)
+        sizes = np.where((noisy["gate"] == "head") & (noisy["sink"] == "on"), spread, 1.0)
+        noisy = noisy.with_columns(value=pl.col("value") + pl.Series(sizes * rng.normal(size=noisy.height)))
+        told.append(any("spread" in note for note in factorial(noisy, AXES, scale="linear").notes))
+    assert told == [False, True]
+
+
 def test_what_has_no_meaning_is_refused_in_a_sentence() -> None:
     with pytest.raises(SpecError, match=r"column 'gat'.*did you mean 'gate'"):
         factorial(runs(), {"gat": []}, scale="linear")
