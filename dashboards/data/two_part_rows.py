@@ -5,33 +5,34 @@ from typing import Any, Final
 
 import polars as pl
 
-from ablate.dashboards.data.formatting import change, p_value
+from ablate.dashboards.data.formatting import capitalise, change, p_value
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.store.analysis.two_part import TwoParts
+from ablate.store.analysis.two_part_words import COUNTS, divided_rows
 from ablate.store.analysis.verdicts import GridMeasure
 
 TITLE: Final = "How often and how well runs learn"
-_LEARNED: Final = (("learned", "runs"), ("baseline_learned", "baseline_runs"))
 
 
 def describe_parts(parts: TwoParts, measure: GridMeasure) -> str:
     """Say which runs learned, and what the table compares."""
+    left = divided_rows(parts)[1]
     return (
         f"Some runs did not learn; those that did have {parts.learned}. Half of alpha is for how often a variant "
         f"learns, with exact intervals of {100 * (1 - measure.alpha):g} %, half for how well, over the pairs in which "
-        "both learned."
+        f"both learned.{left and f' {capitalise(left)}.'}"
     )
 
 
 def two_part_rows(context: GridContext, measure: GridMeasure, parts: TwoParts) -> pl.DataFrame:
-    """Write a row of words for each comparison."""
-    return pl.DataFrame([_words(context, measure, row) for row in parts.rows.iter_rows(named=True)])
+    """Write a row of words for each comparison in which some run did not learn."""
+    return pl.DataFrame([_words(context, measure, row) for row in divided_rows(parts)[0].iter_rows(named=True)])
 
 
 def _words(context: GridContext, measure: GridMeasure, row: Mapping[str, Any]) -> dict[str, str | int]:
     share = "–" if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
     ends = "" if row["low"] is None else " to ".join(change(row[end], measure.scale) for end in ("low", "high"))
-    ours, theirs = (f"{row[part]} of {row[of]}" for part, of in _LEARNED)
+    ours, theirs = (f"{row[part]} of {row[of]}" for part, of in COUNTS)
     return {
         "variant": context.appearance.names[row["cell"]],
         "learned": ours,

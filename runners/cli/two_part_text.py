@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.grid.names import some
 from ablate.runners.cli.cell_tables import difference_headings, format_difference, format_p
 from ablate.runners.output import write_prose, write_table
+from ablate.store.analysis.two_part_words import COUNTS, divided_rows
 
 if TYPE_CHECKING:
     from ablate.store.analysis.two_part import TwoParts
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 def write_two_parts(two_parts: "TwoParts", measure: "GridMeasure") -> None:
     """Write the table, with what says that a run learned as its title."""
     level = f"{100 * (1 - measure.alpha):g} %"
-    rows = [row for row in two_parts.rows.rows(named=True) if any(row[of] != row[runs] for of, runs in _COUNTS)]
-    rest = "; not shown are cells whose runs all learned, as their baseline's" * (len(rows) < two_parts.rows.height)
+    shown, left = divided_rows(two_parts)
+    rows, rest = shown.rows(named=True), f"; {left}" if left else ""
     write_prose(
         f"some runs did not learn; those that did have {two_parts.learned}; half of alpha is for each part{rest}"
     )
@@ -32,10 +33,9 @@ def write_two_parts(two_parts: "TwoParts", measure: "GridMeasure") -> None:
 
 def _cells(row: dict[str, Any], scale: str) -> tuple[object, ...]:
     share = None if row["share_low"] is None else f"{100 * row['share_low']:.0f} to {100 * row['share_high']:.0f} %"
-    ours, theirs = (f"{row[of]} of {row[runs]}" for of, runs in _COUNTS)
+    ours, theirs = (f"{row[of]} of {row[runs]}" for of, runs in COUNTS)
     value = format_difference(row, row["difference"], scale)
     return row["label"], ours, share, theirs, format_p(row["share_p_holm"]), row["pairs"], *value
 
 
 _MOST_NAMED = 4
-_COUNTS = (("learned", "runs"), ("baseline_learned", "baseline_runs"))

@@ -10,6 +10,8 @@ from known_campaign import Line, Planted, plant, seen
 from ablate.dashboards import write_report
 from ablate.dashboards.app.page import AS_ABOVE
 from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.store import Store
+from ablate.store.analysis.two_part import two_part
 from ablate.store.files.atomic import read_json, write_json
 from ablate.store.files.layout import Layout
 
@@ -27,7 +29,7 @@ def accuracy(line: Line) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("parts") / "runs"
-    plant(root, ("softmax", "SSA", "Integral"), range(8), Planted(value, more=accuracy))
+    plant(root, ("softmax", "SSA", "Integral", "FoX"), range(8), Planted(value, more=accuracy))
     path = Layout(root).grid_header("grid")
     header = {name: of for name, of in read_json(path).items() if name != "seal"}
     write_json(path, {**header, "learned": {"name": "accuracy", "point": {}, "limit": 0.9, "better": "higher"}})
@@ -39,6 +41,7 @@ def test_the_page_and_the_report_have_one_table(root: Path) -> None:
     assert rows.select("variant", "learned", "baseline", "pairs that learned").rows() == [
         ("SSA", "2 of 8", "7 of 8", 1),
         ("Integral", "8 of 8", "7 of 8", 7),
+        ("FoX", "8 of 8", "7 of 8", 7),
     ]
     html = write_report(root).read_text()
     table = re.search(r'class="block two-parts".*?</table>', html, re.DOTALL)
@@ -52,7 +55,17 @@ def test_another_baseline_has_its_own_parts(root: Path) -> None:
     assert rows.select("variant", "learned", "baseline").rows() == [
         ("softmax", "7 of 8", "2 of 8"),
         ("Integral", "8 of 8", "2 of 8"),
+        ("FoX", "8 of 8", "2 of 8"),
     ]
+
+
+def test_a_cell_that_always_learned_as_its_baseline_is_left_out(root: Path) -> None:
+    with Store.open(root) as store:
+        (whole,) = (parts.rows["label"] for parts in [two_part(store, "grid", baseline="Integral")] if parts)
+    assert "FoX" in whole.to_list()
+    shown = seen(root, COMPARE, "?baseline=Integral", ["parts"]).slots["parts"]
+    assert shown.data["variant"].to_list() == ["softmax", "SSA"]
+    assert "not shown" in shown.caption.lower()
 
 
 def test_where_every_run_learned_the_part_is_not_shown(tmp_path: Path) -> None:

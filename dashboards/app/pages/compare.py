@@ -223,6 +223,8 @@ def _show_two_parts(view: PageView) -> SlotContent:
     own = {"variant": _VERDICT_COLUMNS["variant"], "because": FOLD, "difference": BY_SIZE}
     own |= {"p of shares (Holm)": {**BY_SIZE, "width": 160}, "pairs that learned": {"width": 160}}
     rows = two_part_rows(context, measure, parts)
+    if rows.is_empty():
+        return SlotContent(message=AS_ABOVE)
     return SlotContent(
         caption=describe_parts(parts, measure),
         data=rows,
