@@ -5,6 +5,7 @@ known. Other levels, such as schedules, have no order, so they cannot show that 
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from ablate.store.store import Store
 
 FEWEST: Final = 3
 """With fewer levels every one is at an edge."""
+_EDGE: Final = re.compile(r"(\S+) (\S+) is the (smallest|largest) of \d+ tried")
 _TUNABLE: Final = "training"
 """The field whose axes are what one tunes: if it is all that two cells differ in, it is what they compare."""
 
@@ -64,6 +66,12 @@ def _read_values(store: Store, grid: str, paths: Mapping[str, str]) -> dict[str,
         name: {cell: json.loads(fields[at]) for cell, fields in rows if fields[at] is not None}
         for at, name in enumerate(paths)
     }
+
+
+def levels_beyond(reason: str) -> list[str]:
+    """Return the levels that the reason of a check asks for, those beyond an edge: 'lr below 0.001'."""
+    beyond = {"smallest": "below", "largest": "above"}
+    return [*{f"{name} {beyond[side]} {level}": None for name, level, side in _EDGE.findall(reason)}]
 
 
 class _Arm(NamedTuple):

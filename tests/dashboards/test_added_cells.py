@@ -47,6 +47,13 @@ def test_pages_count_the_cells_that_are_compared(root: Path) -> None:
         assert [*shown.controls[field].options] == ["softmax", "zeta", "alpha"]
 
 
+def test_what_to_do_next_begins_with_the_failed_check_and_names_the_control(root: Path) -> None:
+    steps = seen(root, OVERVIEW, "", ["next"]).frame("next")
+    (what, why) = steps.select("what", "why").row(0)
+    assert ("control" in what, "zeta" in what, "apart" in why) == (True, True, True)
+    assert not steps["what"].str.contains("failed check").slice(1).any()
+
+
 def test_the_report_names_the_doubt_that_overview_names(root: Path) -> None:
     with Store.open(root) as store:
         judged = judge(store, "grid").rows

@@ -34,6 +34,13 @@ def test_overview_and_compare_list_settings(root: Path) -> None:
     assert all(shown.figure or shown.data.height or shown.parts for shown in content)
 
 
+def test_what_to_do_next_names_the_level_beyond_the_edge(root: Path) -> None:
+    steps = seen(root, OVERVIEW, "", ["next"]).frame("next")
+    failed = steps.filter(steps["what"].str.contains("tuned of Integral"))
+    assert ["rate above 0.5" in how for how in failed["how"]] == [True]
+    assert steps["what"].str.contains("failed check")[: steps["what"].index_of(failed["what"][0])].all()
+
+
 @pytest.mark.parametrize("cell", ["", "?cell=SSA · 0.1", "?cell=SSA · 0.4"])
 def test_seed_by_seed_shows_the_runs_that_the_verdict_compares(root: Path, cell: str) -> None:
     shown = seen(root, COMPARE, cell, ["paired", "why"])

@@ -5,11 +5,13 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from known_campaign import Line, Planted, plant, seen
+from known_campaign import Line, Planted, open_view, plant, seen
 
 from ablate.dashboards import write_report
-from ablate.dashboards.app.page import AS_ABOVE
+from ablate.dashboards.app.page import AS_ABOVE, grid_of
 from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.dashboards.data.two_part_rows import tell_learned
 from ablate.store import Store
 from ablate.store.analysis.two_part import two_part
 from ablate.store.files.atomic import read_json, write_json
@@ -48,6 +50,17 @@ def test_the_page_and_the_report_have_one_table(root: Path) -> None:
     assert table is not None
     cells = [unescape(each) for each in re.findall(r"<td>(.*?)</td>", table[0])]
     assert cells == [str(each) for row in rows.rows() for each in row]
+
+
+def test_overview_says_which_arms_did_not_learn_in_every_run(root: Path) -> None:
+    told = seen(root, OVERVIEW, "", ["differences"]).slots["differences"].answer.partition("\n")[2]
+    assert "softmax in 7 of 8, SSA in 2 of 8." in told
+    assert "accuracy of at least 0.9" in told
+    with open_view(root, OVERVIEW) as view:
+        context = grid_of(view)
+        parts = two_part(view.store, context.grid)
+        assert parts is not None
+        assert tell_learned(context, parts._replace(source="groups")) == "", "such groups may be noise"
 
 
 def test_another_baseline_has_its_own_parts(root: Path) -> None:

@@ -14,6 +14,7 @@ from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, s
 from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
 from ablate.dashboards.data.captions import (
     CLAIMS,
+    Checks,
     count_words,
     lead_by_axes,
     name_best,
@@ -21,15 +22,20 @@ from ablate.dashboards.data.captions import (
     rank_axes,
     tell_seeds,
 )
-from ablate.dashboards.data.formatting import change, count, entry
+from ablate.dashboards.data.formatting import change, count, entry, join_words
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import rope_words
+from ablate.dashboards.data.two_part_rows import tell_learned
 from ablate.dashboards.data.user_errors import catch_user_error, sentence
 from ablate.dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from ablate.dashboards.theme.styles import shared_style
+from ablate.grid.names import some
 from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.analysis.tuned_check import levels_beyond
+from ablate.store.analysis.two_part import two_part
 from ablate.store.files.attempt_records import DIVERGED_ADVICE
 from ablate.store.statistics.arms import more_seeds_help
+from ablate.store.statistics.check import Check
 from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
 
 _MOST_STEPS: Final = 8
@@ -40,6 +46,12 @@ _ANSWERS: Final = {
     "tuned": 'over("training.optimiser.lr", [three levels or more], tune=True) among the axes, then ablate run SPEC',
 }
 """By check, how to answer one that is unknown."""
+_REMEDIES: Final = {
+    "tuned": "add {} to the axis with tune=True, then ablate run SPEC",
+    "finished": "more training.steps in the spec, then ablate run SPEC",
+    "control": "claim no more than the control explains, unless more seeds tell the two apart",
+}
+"""By check, how to answer one that failed."""
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
@@ -74,7 +86,9 @@ def _lead(view: PageView) -> SlotContent:
         claims = verdicts["verdict"].is_in([*CLAIMS, "equivalent"]).any()
         seeds = tell_seeds(verdicts, len(context.header["seeds"]))
         best = " ".join(filter(None, (best if claims or not seeds else "", seeds)))
-    answer = f"{axes}\n{best}" if leads else f"{best}\n{axes}".strip()
+    learned = tell_learned(context, two_part(view.store, context.grid, measure=measure._asdict()))
+    first, rest = (axes, best) if leads else (best, axes)
+    answer = f"{first}\n{learned} {rest}".strip()
     return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(verdicts)}.")
 
 
@@ -163,7 +177,8 @@ def _noise(view: PageView) -> SlotContent:
 
 def _next(view: PageView) -> SlotContent:
     verdicts, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
-    steps = next_steps(grid_of(view), _states(view)[1], verdicts)
+    checks = {} if verdicts is None else checks_of(_as_compare(view))
+    steps = next_steps(grid_of(view), _states(view)[1], verdicts, checks)
     message = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty() and not message:
         message = "Nothing is left to do: every trial has ended well and every variant has a verdict."
@@ -213,10 +228,12 @@ def _left_out(view: PageView) -> SlotContent:
     return SlotContent(message=message, data=files, columns=columns(files, {"file": WRAP, "reason": WIDE}))
 
 
-def next_steps(context: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None) -> pl.DataFrame:
+def next_steps(
+    context: GridContext, states: Mapping[str, int], verdicts: pl.DataFrame | None, checks: Checks
+) -> pl.DataFrame:
     """List what to do, why, and how: a command, or what to change in the spec.
 
-    `states` counts trials by state. `verdicts` is None if the grid cannot be judged.
+    `states` counts trials by state. `verdicts` is None if the grid cannot be judged; `checks` are those of its cells.
     """
     steps = []
     for row in context.store.failures(context.grid).iter_rows(named=True):
@@ -243,12 +260,20 @@ def next_steps(context: GridContext, states: Mapping[str, int], verdicts: pl.Dat
         outstanding = count(sum(n for n, _ in waiting), "outstanding trial")
         steps.append((f"train {outstanding}", why, "ablate run SPEC"))
     if verdicts is not None and not (running or waiting):
-        steps += _verdict_steps(context, verdicts)
+        steps += _verdict_steps(context, verdicts, checks)
     return pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
 
 
-def _verdict_steps(context: GridContext, verdicts: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """List reasons for missing verdicts, then undecided variants by p."""
+def _verdict_steps(context: GridContext, verdicts: pl.DataFrame, checks: Checks) -> Iterator[tuple[str, str, str]]:
+    """List failed checks, reasons for missing verdicts, undecided variants by p, then unknown checks."""
+    claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
+    failed: dict[Check, list[str]] = {}  # with the claims that share its reason
+    for cell in claims["cell"]:
+        for check in (each for each in checks[cell] if each.answer == "no"):
+            failed.setdefault(check, []).append(context.appearance.names[cell])
+    for check, names in [*failed.items()][:_MOST_STEPS]:
+        how = _REMEDIES.get(check.name, "").format(join_words(levels_beyond(check.reason)))
+        yield f"answer the failed check {check.name} of {some(names, 3)}", check.reason, how
     reasons = Counter(verdicts.filter(verdict="no verdict")["reason"].to_list())
     for reason, n in reasons.most_common(_MOST_STEPS):
         how = _MORE_SEEDS if more_seeds_help(reason) else ""
@@ -257,7 +282,6 @@ def _verdict_steps(context: GridContext, verdicts: pl.DataFrame) -> Iterator[tup
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {context.appearance.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
-    claims = verdicts.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))
     cannot = set(_ANSWERS) if context.header.get("logged") else set()
     if "kind" in context.header["base"]:  # only built-in trials leave parts of their operator out
         cannot.add("on")
