@@ -76,6 +76,9 @@ def test_the_answer_names_the_group_that_ends_best(view: PageView) -> None:
     last = shown.data.filter(pl.col("step") == pl.col("step").max()).sort("value")
     assert shown.answer.startswith(str(last["group"][0]))
     assert number(last["value"][0]) in shown.answer
+    assert "geometric mean loss" in shown.answer
+    assert "geometric" not in show(view, "?linear=1").answer
+    assert "Overview tests those of the grid's measure, mse" in shown.answer
 
 
 def test_a_line_is_the_geometric_mean_over_seeds_of_the_means_of_buckets(view: PageView) -> None:

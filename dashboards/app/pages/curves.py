@@ -1,5 +1,6 @@
 """Curves: what is logged in training, by step, seconds or tokens, averaged over the runs of a group."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
@@ -79,7 +80,7 @@ def draw_curves(view: PageView) -> SlotContent:
     data = pl.concat(columns, how="diagonal_relaxed")  # a metric that is logged at few steps has no buckets
     runs = [dict(each.reached.iter_rows()) for each, _ in curves.values()]
     reached = {key: max(each.get(key, 0) for each in runs) for key in shown.keep}
-    answer = _answer(view, known[0], curves[known[0]][0], shown)
+    answer = _answer(view, known[0], *curves[known[0]], shown)
     legend, message = _legend(view, shown, reached), f"{empty} {_warnings(panels, curves, shown, reached)}".strip()
     offers = _offer_groups(context, shown)
     return SlotContent(figure, _caption(view, curves, shown), data, legend, message, answer=answer, parts=offers)
@@ -98,9 +99,9 @@ def _offer_groups(context: GridContext, of: RunGroups) -> list[Any]:
     return [html.Details([title, html.Div([*buttons, *rest], className="legend")])]
 
 
-def _answer(view: PageView, name: str, reduced: Reduced, of: RunGroups) -> str:
+def _answer(view: PageView, name: str, reduced: Reduced, scale: Scale, of: RunGroups) -> str:
     """Name the shown group that ends best, beside the baseline; the lowest and highest if no direction is known."""
-    way = direction(name)
+    way, mean, context = direction(name), f"{average_words(scale)} {name}", grid_of(view)
     ends = reduced.frame.filter(pl.col("series").is_in(of.keep)).drop_nulls("value")
     ends = ends.filter(pl.col("x") == pl.col("x").max()).sort("value", descending=way == "higher", maintain_order=True)
     if ends.height < 2:
@@ -110,21 +111,24 @@ def _answer(view: PageView, name: str, reduced: Reduced, of: RunGroups) -> str:
         low, *_, high = values
         least, greatest = numbers_apart(values[low], values[high])
         if values[low] == values[high]:
-            return f"All groups shown end with the same mean {name}: {least}."
-        first = f"{of.names[low]} ends with the lowest mean {name} of those shown, {least}, and"
+            return f"All groups shown end with the same {mean}: {least}."
+        first = f"{of.names[low]} ends with the lowest {mean} of those shown, {least}, and"
         return f"{first} {of.names[high]} with the highest, {greatest}."
     best = next(iter(values))
-    base = run_groups.baseline_group(grid_of(view), of.groups, best)
+    base = run_groups.baseline_group(context, of.groups, best)
     if base not in values:  # the level at which the baseline is best is another one
-        bases, cells = {*grid_of(view).baselines.values()}, dict(of.groups.select("series", "cells").iter_rows())
+        bases, cells = {*context.baselines.values()}, dict(of.groups.select("series", "cells").iter_rows())
         base = next((key for key in values if bases.intersection(cells[key])), None)
     ending, beside = number(values[best]), ""
     if base is not None and base != best and base in values:
         ending, other = numbers_apart(values[best], values[base])
         beside = f" ({of.names[base]}: {other})"
     extreme = "highest" if way == "higher" else "lowest"
-    ends_with = f"{of.names[best]} ends with the {extreme} mean {name} of those shown: {ending}{beside}."
-    return f"{ends_with} Overview tells which differences are real."
+    ends_with = f"{of.names[best]} ends with the {extreme} {mean} of those shown: {ending}{beside}."
+    if context.measure is None or context.baseline is None:
+        return ends_with
+    tested = f"`ablate curves {shlex.quote(name)} --by steps` tests such differences"
+    return f"{ends_with} {tested}; Overview tests those of the grid's measure, {context.measure.name}."
 
 
 def _reduce(view: PageView, name: str, of: RunGroups, panels: int) -> tuple[Reduced, Scale]:
