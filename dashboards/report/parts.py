@@ -277,8 +277,9 @@ def environment(store: Store) -> str:
         told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         where = f"{row['device'] or 'unknown'}, {count(row['threads'] or 0, 'thread')}, path {row['path'] or 'unknown'}"
         rows.append([row["host"] or "unknown", where, told, (row["code"] or "")[:12], f"{row['attempts']:,}"])
-    spent = store.sql("SELECT coalesce(sum(wall_s), 0) AS s, count(*) AS n FROM attempt WHERE ended IS NOT NULL")
-    words = f"{count(spent['n'][0], 'attempt')} ended, {duration(spent['s'][0])} of trial time in all."
+    n, ended, spent = store.sql("SELECT count(*), count(ended), coalesce(sum(wall_s), 0) FROM attempt").row(0)
+    without_end = f", {n - ended} of them without an end" if ended < n else ""
+    words = f"{count(n, 'attempt')}{without_end}, {duration(spent)} of trial time in all."
     table = plain_table(["host", "device", "versions", "code", "attempts"], rows)
     data = store.sql("SELECT DISTINCT data::VARCHAR FROM attempt WHERE data IS NOT NULL ORDER BY data LIMIT 5")
     kept = [entry for entry in map(json.loads, data.to_series()) if entry]
