@@ -170,7 +170,9 @@ def test_the_page_prefers_a_probe_that_all_cells_have(tmp_path: Path) -> None:
     root = plant(tmp_path / "runs", ["softmax", "SSA", "FoX"], range(3), Planted(lambda _: 1.0, probes=probes))
     with open_view(root, MECHANISM) as view:
         shown = show_slot(view, MECHANISM, "training")
-    assert shown.answer.startswith("Entropy of attention differs most between cells, of what the most cells recorded: ")
+    assert shown.answer.startswith("Entropy of attention differs most between cells, of the probes that the most")
+    assert "(3 of 3)" in shown.answer
+    assert "a mean over layers and heads" in shown.answer
 
 
 def test_the_interval_of_a_share_stays_between_0_and_1(tmp_path: Path) -> None:

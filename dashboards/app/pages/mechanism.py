@@ -124,8 +124,12 @@ def _answer(view: PageView) -> str:
     title = row_label(grid_of(view).header, row["name"]).title
     most = "" if view.address.probe is not None else " differs most between cells"
     if most and row["cells"] > _differing(view).drop_nulls("share")["cells"].min():
-        most += ", of what the most cells recorded"
-    return f"{capitalise(title)}{most}: {ends}; cells explain {100 * row['share']:.0f} % of its variance over runs."
+        cells = f"{row['cells']} of {len(grid_of(view).cells)}"
+        most += f", of the probes that the most cells recorded ({cells})"
+    said = f"{capitalise(title)}{most}: {ends}; cells explain {100 * row['share']:.0f} % of its variance over runs."
+    places = _places(view)
+    over = join_words(["layers"] * bool(places.layers) + ["heads"] * places.heads)
+    return f"{said} Each value is a mean over {over}; opposite signs cancel." if over else said
 
 
 @memoise
