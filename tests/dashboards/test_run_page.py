@@ -107,6 +107,19 @@ def test_evaluations_and_probes_are_those_of_the_last_step(view: PageView, campa
     assert show(view, "probes", key).data.select("layer", "head").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+def test_a_knock_out_is_said_to_be_a_change(tmp_path: Path) -> None:
+    names = ("none.a.loss", "gate+model.window.a.loss", "uniform.a.loss", "gate.loss")  # the last has no level
+    rows = {f"knockout.{name}": 1.0 for name in names} | {"a.loss": 1.0}
+    root = plant(tmp_path / "runs", ["softmax"], [0], Planted(lambda _: 1.0, more=lambda _: rows))
+    with open_view(root, RUN) as found:
+        key = found.store.sql("SELECT trial FROM trial")["trial"][0]
+        told = dict(show(found, "evaluations", key).data.drop_nulls("meaning").select("name", "meaning").iter_rows())
+    assert told == {
+        "knockout.gate+model.window.a.loss": "change without gate+model.window",
+        "knockout.uniform.a.loss": "change with uniform",
+    }
+
+
 def test_the_spec_is_listed_by_path_and_whole(view: PageView, campaign: Campaign) -> None:
     found = show(view, "spec", campaign.line(HOSTILE, 1)["trial"], "&all=1")
     fields = {row[0]: row[-1] for row in found.data.iter_rows()}
@@ -164,7 +177,7 @@ def test_no_log_outside_the_campaign_is_read(view: PageView, campaign: Campaign,
 def test_the_page_begins_with_the_run_its_log_and_its_speed(view: PageView, campaign: Campaign) -> None:
     assert [slot.name for slot in RUN.slots][:3] == ["curves", "log", "system"]
     key = campaign.line(HOSTILE, 1)["trial"]
-    assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: done, loss ")
+    assert show(view, "curves", key).answer.startswith(f"{HOSTILE}, seed 1: done, mse (sigma_f 5, sigma_x 1) ")
     found = show(view, "system", key)  # 10 steps in two attempts, 0.01 s each
     assert set(found.data["attempt"]) == {1, 2}
     assert found.data["value"].to_list() == pytest.approx([100.0] * found.data.height)

@@ -42,11 +42,14 @@ from ablate.dashboards.data.grid_context import grid_context
 from ablate.dashboards.data.run_keys import shorten_keys
 from ablate.dashboards.data.user_errors import Unknown, catch_user_error, require
 from ablate.store.analysis.row_labels import unit_of
+from ablate.store.database import queries
 from ablate.store.export.plain import escape_control
 from ablate.store.files.layout import Layout
 
 LINES: Final = 200
 _BYTES: Final = 256 * 1024  # the part at the end that is read
+_BEHIND: Final = ("unit", "meaning")  # the last columns
+_LEVEL: Final = "knockout.none."
 _LONGEST: Final = 2000  # letters of a line; the rest is cut
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_PANELS: Final = 4
@@ -148,7 +151,7 @@ def _curves(view: PageView) -> SlotContent:
 
 
 def _answer(view: PageView) -> str:
-    """Name the runs, their states, last losses and times: 'SSA, seed 0: done, loss 3.09 at step 60 after 0.85 s.'"""
+    """Name the runs, their states, measures and times: 'SSA, seed 0: done, mse 3.09 at step 60 after 0.85 s.'"""
     keys = named_keys(view)
     ends, times = [_tell_end(view, key) for key in keys[:_MOST_TOLD]], [tell_times(view.store, key) for key in keys]
     names = [end.partition(":")[0] for end in ends]
@@ -167,10 +170,23 @@ def _tell_end(view: PageView, key: str) -> str:
         {"key": key},
     ).row(0, named=True)
     state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
-    said = number(row["loss"]) if isfinite(row["loss"] or 0) else "not finite"
-    loss = "" if row["loss"] is None else f", loss {said} at step {row['step']:,}"
+    name, step, value = _read_measure(view, key) or ("loss", row["step"], row["loss"])
+    said = number(value) if isfinite(value or 0) else "not finite"
+    last = "" if value is None else f", {name} {said} at step {step:,}"
     took = "" if row["wall_s"] is None else f" after {duration(row['wall_s'])}"
-    return f"{row['label']}, seed {row['seed']}: {state}{loss}{took}"
+    return f"{row['label']}, seed {row['seed']}: {state}{last}{took}"
+
+
+def _read_measure(view: PageView, key: str) -> tuple[str, int, float] | None:
+    """Return the measure of the grid with its point, its last step and value; None unless the run has one value."""
+    measure = {"name": "", "point": {}, **(_header(view)["measure"] or {})}
+    agrees, at = queries.agrees(measure["point"])
+    query = f"SELECT DISTINCT step, value, source FROM v_final WHERE trial = $key AND name = $name AND {agrees}"
+    values = view.store.sql(
+        f"{query} QUALIFY source = min(source) OVER ()", {"key": key, "name": measure["name"], **at}
+    )
+    where = f" ({point(measure['point'])})" if measure["point"] else ""
+    return (f"{measure['name']}{where}", *values.row(0)[:2]) if values.height == 1 else None
 
 
 def _metrics(view: PageView) -> list[str]:
@@ -225,11 +241,21 @@ def _list_measurements(view: PageView, table: str, keys: Sequence[str], said: st
         return SlotContent(message=f"It has no {table} yet.")
     where, header = [point(dict(at)) for at in rows["point"]], _header(view)
     units = [unit_of(header, name) or None for name in rows["name"]]
-    told = (pl.Series(name, of, dtype=pl.String) for name, of in (("point", where), ("unit", units)))
-    rows = _without_empty(rows.with_columns(told).select(pl.exclude("value", "unit"), "value", "unit"))
+    texts: tuple[Sequence[str | None], ...] = (where, units, _tell_changes(rows["name"].to_list()))
+    told = (pl.Series(name, of, dtype=pl.String) for name, of in zip(("point", *_BEHIND), texts, strict=True))
+    rows = _without_empty(rows.with_columns(told).select(pl.exclude("value", *_BEHIND), "value", *_BEHIND))
     if rows.height > _MOST_ROWS and not view.whole:
         rows, said = rows.head(_MOST_ROWS), f"{said} The first {_MOST_ROWS:,} are here; files have all."
     return SlotContent(caption=said, data=rows, columns=columns(rows))
+
+
+def _tell_changes(names: Sequence[str]) -> list[str | None]:
+    """Say for each name of a knock-out that its value is a change; `knockout.none` holds the measure itself."""
+    of = "|".join(re.escape(name.removeprefix(_LEVEL)) for name in names if name.startswith(_LEVEL))
+    matches = [
+        re.fullmatch(rf"knockout\.(?!none\.)(?=(uniform\.|refit[-.]|mean-)?)(.+?)\.({of})", name) for name in names
+    ]
+    return [f"change with{'' if each[1] else 'out'} {each[2]}" if each else None for each in matches]
 
 
 def _header(view: PageView) -> Mapping[str, Any]:
