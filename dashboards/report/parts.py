@@ -127,8 +127,8 @@ def verdict_table(context: GridContext, measure: GridMeasure, judged: JudgedGrid
         HtmlColumn("Checks", "", LEGEND),
         HtmlColumn(measure.name, "number", f"{average} over the runs that are compared"),
         HtmlColumn(f"Difference{in_odds(measure.scale)}", "number", f"from {context.baseline_name}"),
-        HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number minor", "t interval of this comparison alone"),
-        HtmlColumn("Holm p", "number minor", "adjusted over all comparisons of the table"),
+        HtmlColumn(f"{(1 - measure.alpha) * 100:g} % interval", "number", "t interval of this comparison alone"),
+        HtmlColumn("Holm p", "number", "adjusted over all comparisons of the table"),
         HtmlColumn("Pairs", "number minor", "seeds on which both groups finished, of those planned"),
         HtmlColumn("Reason", "why"),
     ]

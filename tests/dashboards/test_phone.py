@@ -1,10 +1,14 @@
 """Tables in a window of 400 pixels: what decides is in view without a scroll to the right."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dashboard_site import ServeSite
 from playwright.sync_api import Page
+
+from ablate.dashboards import write_report
 
 pytestmark = pytest.mark.browser
 
@@ -29,3 +33,9 @@ def test_label_and_verdict_stand_first_and_the_difference_beside_them(
         heads = [name for name in page.evaluate(HEADS, "runs") if not name.startswith("ag-Grid")]
     assert heads[0] == "operator"
     assert heads[1].startswith("mse@")
+
+
+def test_the_report_has_the_interval_and_p_of_each_verdict(look: Callable[..., Any], runs: Path) -> None:
+    heads = look(write_report(runs), width=400).page.locator(".verdicts .sortable thead th")
+    shown = {head.inner_text().strip() for head in heads.all() if head.is_visible()}
+    assert {"95 % interval", "Holm p"} <= shown
