@@ -1,6 +1,6 @@
 """Commands about cost: learning curves at equal cost, dominated cells."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ablate.store.analysis.pareto import Way
     from ablate.store.analysis.verdicts import GridMeasure
     from ablate.store.store import Store
+
+_MOST_UNEVEN = 2.0
+"""Runs of one cell that differ by a larger factor in a cost of the machine are named."""
 
 
 @flag_group
@@ -167,15 +170,19 @@ def pareto(
     """
     import polars as pl
 
-    from ablate.store.analysis.pareto import pareto as pareto_of, rule
+    from ablate.store.analysis.pareto import OF_MACHINE, known_costs, read_objectives, rule, standings
     from ablate.store.analysis.verdicts import measure_of, runs, tune_runs
+    from ablate.store.database.queries import in_plan_order
 
     with open_grid(of) as (store, name, warnings):
-        front = pareto_of(store, name, against)
+        objectives = read_objectives(store, name, against)
+        front = in_plan_order(store.sql, store.grid(name), standings(objectives))
         measure = measure_of(store, name, None)
         compared = tune_runs(store, name, runs(store, name, measure), measure).values
         header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
+        instead = "; --cost flops does not depend on the machine" if "flops" in known_costs(store, name) else ""
+        uneven = [*_uneven_costs(objectives.values, [each for each in ways if each in OF_MACHINE], instead)]
         shown = keep_cells(store, name, front, query)
         if sort == "effect":
             ranked = pl.col("standing").replace_strict(_STANDINGS, range(len(_STANDINGS)), return_dtype=pl.Int64)
@@ -186,8 +193,22 @@ def pareto(
             _write_pareto_title(header, measure, ways, len(cells))
             _write_unlisted(header, [label for cell, label in cells.items() if cell not in front["cell"]])
             _write_standings(store, header, shown, [measure.name, *ways])
+            for note in uneven:
+                write_prose(note)
             return
+        warnings += uneven
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
+
+
+def _uneven_costs(values: "pl.DataFrame", costs: Iterable[str], instead: str) -> Iterator[str]:
+    """Name the cell whose runs differ the most in each of `costs`, if by a large factor."""
+    for cost in costs:
+        runs = {str(label): sorted(own[cost].drop_nulls()) for (label,), own in values.group_by("label")}
+        known = {label: own for label, own in runs.items() if own and own[0] > 0}
+        label = max(sorted(known), key=lambda each: known[each][-1] / known[each][0], default="")
+        if known and known[label][-1] > _MOST_UNEVEN * known[label][0]:
+            low, high = (format_number(known[label][end]) for end in (0, -1))
+            yield f"runs of {label} differ in {cost} from {low} to {high}, as on a shared machine{instead}"
 
 
 def _write_unlisted(header: Mapping[str, Any], absent: Sequence[str]) -> None:
@@ -244,7 +265,8 @@ def _write_pareto_title(
     header: Mapping[str, Any], measure: "GridMeasure", ways: Mapping[str, "Way"], cells: int
 ) -> None:
     others = [
-        f"{name} ({way.better} is better{'' if way.known else ', as nothing says which way'})"
+        f"{name} ({'geometric mean' if way.scale == 'log' else 'mean'}, {way.better} is better"
+        f"{'' if way.known else ', as nothing says which way'})"
         for name, way in ways.items()
     ]
     write_prose(f"{describe_measure(header)} ({measure.better} is better) against {', '.join(others)}")

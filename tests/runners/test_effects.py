@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import write_campaign
+from synthetic import write_campaign, write_end
 
 FACTORS = {"gate": ("head", "constant", "layer")}
 
@@ -76,6 +76,20 @@ def test_curves_and_pareto_sets_answer_on_a_terminal(campaign: Path, ablate: Cal
     for budget in ("-5", "nan", "1e30"):
         assert "0 to 59" in ablate("curves", "--by", "steps", "--budget", budget, "--campaign", campaign, code=2).err
     assert "did you mean 'loss'" in ablate("pareto", "--against", "los", "--campaign", campaign, code=3).err
+
+
+def test_a_cost_of_the_machine_that_differs_between_runs_of_a_cell_is_said(tmp_path: Path, ablate: Callable) -> None:
+    made = write_campaign(tmp_path, operators=("softmax", "SSA"), seeds=range(3))
+    cost = {"steps": 60, "tokens": 600, "train_s": 2.0, "evaluate_s": 0.5, "probe_s": 0.0, "flops": 1e9}
+    for line in made.lines:
+        write_end(made.layout, line["trial"], 1, cost=cost)
+    for factor, noted in ((1.9, False), (2.1, True)):
+        write_end(made.layout, made.line("SSA", 1)["trial"], 1, cost={**cost, "train_s": 2.0 * factor})
+        said = ablate("pareto", "--campaign", tmp_path).out
+        assert "train_s (geometric mean" in said
+        assert ("runs of SSA differ in train_s from 2.000 to 4.200" in said) == noted
+    assert "SSA" in json.loads(ablate("pareto", "--json", "--campaign", tmp_path).out)["warnings"][-1]
+    assert "differ in" not in ablate("pareto", "--cost", "flops", "--campaign", tmp_path).out
 
 
 def test_a_cell_without_values_counts_once_and_is_named(tmp_path: Path, ablate: Callable) -> None:
