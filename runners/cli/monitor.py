@@ -36,20 +36,22 @@ def logs(
     worker
         The output of the cluster's task that ran the attempt instead.
     """
-    from ablate.runners.monitoring.logs import LogFollower, find_attempt, in_words, worker_output
+    from ablate.runners.monitoring.logs import LogFollower, describe_stored, find_attempt, in_words, worker_output
 
     if follow and worker:
         raise SpecError("--follow and --worker do not go together: a trial's own log is followed; leave one out")
     with open_campaign(campaign) as store:
         layout, trial = store.layout, find_one(store, query)
-    if follow:
+        state = None if follow else find_attempt(layout, trial, attempt)
+        stored = None if state is None else describe_stored(store, trial, state)
+    if state is None:
         _follow(layout, trial, attempt)
         return
-    state = find_attempt(layout, trial, attempt)
     path = worker_output(layout, state) if worker else layout.log(trial, state.attempt)
     tell(in_words(state))
     if not sum(map(results().write, LogFollower(layout, path).more())):
         tell(f"it has written nothing{'' if state.end else ' so far'}")
+    tell(*filter(None, [stored]))
 
 
 def _follow(layout: Layout, trial: str, attempt: int | None) -> None:

@@ -4,15 +4,19 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, Final, final
 
-from ablate.grid.errors import NotFoundError
+from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.attempts.worker_logs import worker_log
+from ablate.runners.output import name_measure
 from ablate.store.export.plain import escape_control
 from ablate.store.files.atomic import disk_errors
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_state import AttemptState, trial_state
 from ablate.store.state import ENDED
+
+if TYPE_CHECKING:
+    from ablate.store.store import Store
 
 LOOK_EVERY_S = 0.3
 """Pause between two reads of a log that is followed."""
@@ -44,6 +48,33 @@ def in_words(attempt: AttemptState) -> str:
     reason = f" ({end['reason']})" if end.get("reason") else ""
     state = f"{end['status']}{reason}" if end else "running" if attempt.alive else "ended without a word"
     return f"attempt {attempt.attempt} on {place.get('node') or attempt.start['host']}{job}: {state}"
+
+
+def describe_stored(store: "Store", trial: str, attempt: AttemptState) -> str | None:
+    """Say how far an attempt came, by what the campaign stores of it; None if it has recorded no step."""
+    known = store.sql(_STORED, {"trial": trial, "attempt": attempt.attempt}).row(0, named=True)
+    if known["step"] is None:
+        return None
+    end = attempt.end or {}
+    words = [f"step {known['step']}{known['of_steps']}", *filter(None, [known["loss"]])]
+    for grid in known["grids"] if end.get("status") == "ok" else ():
+        with suppress(SpecError):  # several points agree with it
+            if measure := store.grid(grid)["measure"]:
+                values = store.final(grid, measure["name"], measure["point"]).filter(trial=trial)["value"].drop_nulls()
+                words += [f"{name_measure(measure)} {value:.4g}" for value in values]
+    if end and end["status"] != "ok":
+        words.append(f"ended: {' '.join(str(end.get('message') or end.get('reason') or end['status']).split())}")
+    return f"stored: trial {known['state']}; attempt {attempt.attempt}: {', '.join(dict.fromkeys(words))}"
+
+
+_STORED: Final = """
+SELECT t.state, ifnull(' of ' || (t.spec->>'$.training.steps'), '') AS of_steps,
+       greatest(any_value(a.step), max(l.step)) AS step,
+       arg_max(format('last loss {:.4g}', l.value), l.step) FILTER (l."table" = 'metric' AND l.name = 'loss') AS loss,
+       list_sort(ifnull((SELECT list(DISTINCT grid) FROM grid_trial WHERE trial = $trial), [])) AS grids
+FROM trial t LEFT JOIN attempt a ON a.trial = t.trial AND a.attempt = $attempt
+LEFT JOIN last_value l ON l.trial = t.trial AND l.attempt = $attempt WHERE t.trial = $trial GROUP BY ALL
+"""
 
 
 def worker_output(layout: Layout, attempt: AttemptState) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from submission_files import FIRST
-from synthetic import Campaign, publish_grid, write_campaign, write_end, write_start
+from synthetic import Campaign, publish_grid, write_campaign, write_end, write_quickstart, write_start
 
 from ablate.grid.errors import NotFoundError
 from ablate.runners.attempts.worker_logs import worker_log
@@ -59,6 +59,26 @@ def test_the_log_of_an_attempt_is_shown(campaign: Campaign, logs: Callable) -> N
     assert "attempt 1" in said.err
     assert "failed (error)" in said.err
     assert "".join(text for _, text in follow(campaign.layout, key, 1)) == "first\n"
+
+
+def test_how_far_an_attempt_came_is_said_behind_its_log(tmp_path: Path, ablate: Callable) -> None:
+    made = write_quickstart(tmp_path)
+    done, other = made.lines[0]["trial"], made.lines[1]["trial"]
+    with Store.open(tmp_path) as store:
+        measure, steps = made.header["measure"], made.lines[0]["spec"]["training"]["steps"]
+        value = store.final("quickstart", measure["name"], measure["point"]).filter(trial=done)["value"].item()
+        last = "FROM v_metric WHERE trial = $key AND name = 'loss' ORDER BY step DESC"
+        loss = store.sql(last, {"key": done})["value"][0]
+    said = ablate("logs", done, "--campaign", tmp_path).err.splitlines()[-1]
+    assert f"trial done; attempt 1: step 60 of {steps}, last loss {loss:.4g}, {measure['name']}" in said
+    assert said.endswith(f" {value:.4g}")
+    write_end(made.layout, other, 1, status="stopped", message="its time\nwas up", step=40)
+    append(made.layout, other, 1, "some text\n")
+    said = ablate("logs", other, "--campaign", tmp_path)
+    assert said.out == "some text\n"
+    last = said.err.splitlines()[-1]
+    assert "trial stopped" in last
+    assert last.endswith("ended: its time was up")
 
 
 def test_several_trials_are_named_in_the_order_of_the_plan(tmp_path: Path, ablate: Callable) -> None:
