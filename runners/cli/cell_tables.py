@@ -237,7 +237,8 @@ def _write_controls(store: "Store", header: "Mapping[str, Any]") -> None:
             for cell, label in label_cells(store, header["grid"]).items()
             if cell in controls
         )
-        write_prose(f"controls, against which --why compares: {some([*labels], _MOST_CONTROLS)}")
+        named = some([*labels], _MOST_CONTROLS)
+        write_prose(f"controls, against which --why compares (each variant has its own of these): {named}")
 
 
 def write_verdicts(

@@ -237,6 +237,7 @@ def _find_cells(store: "Store", grid: str, words: str) -> list[str]:
 
 
 def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
+    from ablate.store.analysis.control_tests import control_line, control_rows
     from ablate.store.analysis.explain_verdict import why, why_text
     from ablate.store.analysis.judge import judge
     from ablate.store.analysis.verdicts import compared_runs
@@ -256,6 +257,7 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         explanation = None if rows else why(store, grid, cells[0], measure=measure)
+        controls = control_rows(store, grid, measure=measure).filter(cell=explanation["cell"]) if explanation else None
         compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
     if of.as_json:
         write_json("why" if explanation else "table", explanation or rows, warnings)
@@ -269,3 +271,5 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         write(f"{explanation['label']}, grid {grid}")
         for line in why_text(explanation):
             write_prose(f"  {line}")
+        for control in () if controls is None else controls.rows(named=True):
+            write_prose(f"  {control_line(control, judged.alpha)}")

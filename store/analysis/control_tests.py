@@ -139,5 +139,13 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 
 
+def control_line(row: Mapping[str, Any], alpha: float) -> str:
+    """Say of a row of `control_rows` by how much the variant differs from the control, and whether it exceeds it."""
+    exceeded = "not tested" if row["p"] is None else "exceeded" if row["p"] <= alpha else "not exceeded"
+    exceeded = "never learned the task, so it explains nothing" if row["never_learned"] else exceeded
+    difference, low, high = (_with_sign(row[name]) for name in ("difference", "low", "high"))
+    return f"control {row['control_label']}: difference {difference}, {low} to {high}; {exceeded}"
+
+
 def _with_sign(value: float | None) -> str:
     return "-" if value is None else f"{value:+.3g}"

@@ -11,6 +11,7 @@ from synthetic import publish_grid, write_campaign
 
 from ablate.dashboards import write_report
 from ablate.dashboards.app.pages.compare import COMPARE
+from ablate.runners.cli.app import execute
 from ablate.store.analysis.control_tests import control_rows, control_tests
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
@@ -75,6 +76,17 @@ def test_the_page_and_the_report_list_the_controls_of_a_claim(store: tuple[Store
     assert exceeded == {"softmax · 0.1 with near": "no" if shift == -0.6 else "yes", "softmax · 0.3 with far": "yes"}
     written = write_report(opened.layout.root).read_text()
     assert all(f"<td>{control}</td>" in written for control in exceeded)
+
+
+def test_why_lists_each_control_of_the_cell(store: tuple[Store, float], capsys: pytest.CaptureFixture[str]) -> None:
+    opened, _ = store
+    rows = control_rows(opened, "quickstart").rows(named=True)
+    assert execute(["table", "--why", "SSA", "--campaign", str(opened.layout.root)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  control softmax")]
+    assert len(lines) == len(rows) == 2
+    for line, row in zip(lines, rows, strict=True):
+        numbers = f"{row['difference']:+.3g}, {row['low']:+.3g} to {row['high']:+.3g}; "
+        assert line == f"  control {row['control_label']}: difference {numbers}{'not ' * (row['p'] > 0.05)}exceeded"
 
 
 @pytest.mark.parametrize(
