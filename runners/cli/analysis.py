@@ -1,6 +1,7 @@
 """Commands about cost: learning curves at equal cost, dominated cells."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from ablate.store.analysis.verdicts import GridMeasure
     from ablate.store.store import Store
 
-_MOST_UNEVEN = 2.0
-"""Runs of one cell that differ by a larger factor in a cost of the machine are named."""
+_MOST_UNEVEN = 2.0  # runs of one cell that differ by a larger factor in a cost of the machine are named
 
 
 @flag_group
@@ -111,9 +111,9 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     answers = [{row["cell"]: row for row in part.iter_rows(named=True)} for part in parts]
     firsts = [rows[order[0]] for rows in answers]
     asked = [f"{row['question']} {format_number(row['at'])}" for row in firsts]
-    headed = {"value": f"{asked[0]} {costs}", "mean": f"{asked[1]} {costs}", "cost": asked[-1]}
+    headed = {"value": f"{asked[0]} {costs}", "mean": f"{asked[1]} {costs} of each curve", "cost": asked[-1]}
     questions = [*headed][: len(firsts)]
-    write_prose("; ".join(f"{name}: {headed[name]}" for name in questions))
+    write_prose("; ".join(f"{name}: {headed[name]}" for name in questions) + "; averaged over runs, costs by ratios")
     known, against = label_cells(store, grid), baselines_of(store, grid, None)
     if nuisance_axes(header := store.grid(grid)):
         against = compared_runs(store, grid, measure_of(store, grid, None)).baseline
@@ -137,7 +137,11 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
         values = [
             form(rows[cell][column])
             for rows in answers
-            for column, form in (("value", format_number), ("percent", format_percent), ("p_holm", format_p))
+            for column, form in (
+                ("value", format_number),
+                ("percent", partial(format_percent, factors=True)),
+                ("p_holm", format_p),
+            )
         ]
         cells.append([*name, answers[0][cell]["pairs"], *values])
     first = len(labels) + 1
@@ -171,14 +175,13 @@ def pareto(
     import polars as pl
 
     from ablate.store.analysis.pareto import OF_MACHINE, known_costs, read_objectives, rule, standings
-    from ablate.store.analysis.verdicts import measure_of, runs, tune_runs
+    from ablate.store.analysis.verdicts import measure_of
     from ablate.store.database.queries import in_plan_order
 
     with open_grid(of) as (store, name, warnings):
         objectives = read_objectives(store, name, against)
         front = in_plan_order(store.sql, store.grid(name), standings(objectives))
         measure = measure_of(store, name, None)
-        compared = tune_runs(store, name, runs(store, name, measure), measure).values
         header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}
         instead = "; --cost flops does not depend on the machine" if "flops" in known_costs(store, name) else ""
@@ -189,7 +192,7 @@ def pareto(
             best = [False, measure.better == "higher"]
             shown = shown.sort(ranked, measure.name, descending=best, nulls_last=True, maintain_order=True)
         if columns is None and of.as_text:
-            cells = dict(compared.select("cell", "label").iter_rows())
+            cells = dict(objectives.values.select("cell", "label").iter_rows())
             _write_pareto_title(header, measure, ways, len(cells))
             _write_unlisted(header, [label for cell, label in cells.items() if cell not in front["cell"]])
             _write_standings(store, header, shown, [measure.name, *ways])

@@ -356,8 +356,10 @@ def _change(value: float | None, scale: str) -> str | None:
     return format_percent(100 * math.expm1(min(value, 700.0)))
 
 
-def format_percent(value: float | None) -> str | None:
-    """`-12.3`, `+1,234`, or `+0.003`."""
+def format_percent(value: float | None, *, factors: bool = False) -> str | None:
+    """`-12.3`, `+1,234`, or `+0.003`; with `factors` what is above 1000 as `13 times`."""
+    if factors and value is not None and value > 1000:
+        return f"{1 + value / 100:.3g} times"
     if value is not None and _LEAST_PERCENT < abs(value) < 0.05:
         return f"{Decimal(f'{value:.1g}'):+f}"
     return None if value is None else f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.1f}"

@@ -1,5 +1,6 @@
 """Learning curves of a grid by what they cost: steps, tokens or seconds of training."""
 
+from statistics import geometric_mean
 from typing import Final, Literal, get_args
 
 import polars as pl
@@ -12,6 +13,7 @@ from ablate.store.analysis.tuned_verdicts import nuisance_axes
 from ablate.store.analysis.verdicts import baselines_of, compared_runs, measure_of, without_added
 from ablate.store.database import queries
 from ablate.store.statistics import CurveRule, compare_curves
+from ablate.store.statistics.curves import cost_to_reach, read_curves
 from ablate.store.store import Store
 
 By = Literal["steps", "tokens", "seconds"]
@@ -56,8 +58,8 @@ def compare_learning(
     """Every variant of the grid against its baseline at equal cost: the columns of `compare_curves`.
 
     `rule_of` says how. Settings count at their best level of nuisance axes by the grid's measure, as verdicts compare
-    them. Raises as `curve_points` does, as `runs` where levels are chosen, and NotFoundError if the baseline has no
-    curve.
+    them. Without a difference, `value` of the cost to a level is that of a cell all of whose runs reach it. Raises as
+    `curve_points` does, as `runs` where levels are chosen, and NotFoundError if the baseline has no curve.
     """
     header, chosen, baseline = store.grid(grid), None, baselines_of(store, grid, None)
     points = without_added(curve_points(store, grid, name, by), header)
@@ -69,7 +71,22 @@ def compare_learning(
             curves, on="trial", how="inner", maintain_order="left_right"
         )
     rule = rule_of(store, grid, name)
-    return compare_curves(points, rule, baseline=baseline, budget=budget, level=level, chosen=chosen)
+    answers = compare_curves(points, rule, baseline=baseline, budget=budget, level=level, chosen=chosen)
+    if level is None:
+        return answers
+    reached = {
+        cell: [cost_to_reach(curve, level, rule.better) for curve in curves.values()]
+        for cell, (_, curves) in read_curves(points).items()
+    }
+    whole = {cell: of for cell, of in reached.items() if all(each.cost > 0 and not each.censored for each in of)}
+    own = {cell: geometric_mean(each.cost for each in of) for cell, of in whole.items()}
+    keys = answers["cell"].to_list()
+    bases = [baseline if isinstance(baseline, str) else baseline[cell] for cell in keys]
+    lacks = pl.col("question") == "cost to", pl.col("difference").is_null()
+    return answers.with_columns(
+        pl.when(*lacks).then(pl.Series([own.get(cell) for cell in cells], dtype=pl.Float64)).otherwise(name).alias(name)
+        for name, cells in (("value", keys), ("baseline_value", bases))
+    )
 
 
 def rule_of(store: Store, grid: str, name: str) -> CurveRule:

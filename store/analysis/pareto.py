@@ -28,8 +28,7 @@ TAKEN: Final = (
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
 
-OF_MACHINE: Final = ("train_s", "joules", "flops_per_s", "tokens_per_s")
-"""Costs that depend also on the machine and on what else it does."""
+OF_MACHINE: Final = ("train_s", "joules", "flops_per_s", "tokens_per_s")  # differ also with what else a machine does
 
 _SURELY: Final = 1e-9  # differences that vary by so much of the size of the values do not do so by rounding
 

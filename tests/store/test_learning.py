@@ -66,6 +66,15 @@ def test_seconds_go_on_where_a_resumed_run_went_on(store: Store) -> None:
     assert resumed == sorted(resumed)
 
 
+def test_a_cell_that_reaches_a_level_has_its_cost_where_the_other_does_not(store: Store) -> None:
+    points = curve_points(store, "quickstart", "loss", "steps").filter(label="softmax")
+    level = float(points.group_by("seed").agg(pl.col("value").min())["value"].max())  # type: ignore[arg-type]
+    told = row(compare_learning(store, "quickstart", "loss", "steps", level=level), "cost to", "Integral")
+    costs = points.filter(pl.col("value") <= level).group_by("seed").agg(pl.col("cost").min())["cost"]
+    assert (told["value"], told["difference"]) == (None, None)
+    assert told["baseline_value"] == pytest.approx(math.exp(costs.log().mean()))  # type: ignore[arg-type]
+
+
 def test_the_planted_ratio_is_found_at_equal_steps_and_another_at_equal_tokens(store: Store) -> None:
     at_steps = row(compare_learning(store, "quickstart", "loss", "steps"), "value at", "Integral")
     assert at_steps["percent"] == pytest.approx(100, abs=2)
