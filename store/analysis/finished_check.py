@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ablate.store.analysis.once import once
-from ablate.store.analysis.tuned_verdicts import ComparedRuns
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure, compare_runs, every_run, measure_of, verdicts
 from ablate.store.database import queries
 from ablate.store.state import ENDED
@@ -41,7 +41,7 @@ def finished_checks(
         check = None
         if cell in of and base in of:
             short, long = (_verdict_of(every, by, *pair) for pair in ((cell, base), (of[cell], of[base])))
-            check = _compare(short, long, longer["factor"], by)
+            check = _compare(short, long, longer["factor"], by, tuned=bool(nuisance_axes(store.grid(grid))))
         known = [gains[arm] for arm in (cell, base) if arm in gains]
         checks[cell] = check or _read_curves(row, known, margin(by.rope, by.scale))
     return checks
@@ -57,9 +57,9 @@ def _verdict_of(every: pl.DataFrame, by: GridMeasure, cell: str, base: str) -> d
 
 
 def _compare(
-    short: Mapping[str, Any] | None, long: Mapping[str, Any] | None, factor: int, by: GridMeasure
+    short: Mapping[str, Any] | None, long: Mapping[str, Any] | None, factor: int, by: GridMeasure, *, tuned: bool
 ) -> Check | None:
-    """Compare the difference of two cells with that of the same trained longer."""
+    """Compare the difference of two cells with that of the same trained longer; `tuned`: verdicts choose levels."""
     band = margin(by.rope, by.scale)
     if short is None or long is None or not band:
         return None
@@ -67,8 +67,9 @@ def _compare(
     moved = abs(after - before)
     turned = short["verdict"] in CLAIMS and before * after <= 0  # inside the band a sign is noise
     agrees = moved < band and not turned
+    pair = f"the difference{' between these two cells, without choosing,' if tuned else ''}"
     words = (
-        f"{factor} times as long, the difference is {after:+.3g}{_UNITS[by.scale]} and not {before:+.3g}: it moves by "
+        f"{factor} times as long, {pair} is {after:+.3g}{_UNITS[by.scale]} and not {before:+.3g}: it moves by "
         f"{moved:.2g}, where {band:.2g} counts as equal{', and changes its sign' if turned else ''}"
     )
     return Check("finished", "yes" if agrees else "no", words, moved)
