@@ -71,8 +71,8 @@ def sql(
     Parameters
     ----------
     query
-        For example "select label, mean, n from v_cell_stats where name = 'mse' order by mean limit 10"; the name of a
-        saved query; or - to read one from stdin. Without a query, the SQL client harlequin opens.
+        For example "select label, mean, n from v_cell_stats where name = 'mse' and point['sigma_f'] = 5 order by mean";
+        the name of a saved query; or - to read one from stdin. Without a query, the SQL client harlequin opens.
     file
         Read the query from this file.
     save
