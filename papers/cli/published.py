@@ -175,8 +175,11 @@ def _write_claims(claims: "pl.DataFrame", *, everything: bool) -> None:
     counts = ", ".join([*words, f"{others.height} not comparable"])
     tell(f"of {format_count(claims.height, 'claim')}: {counts}")
     if not everything and not others.is_empty():
-        for reason, count in others["reason"].value_counts(sort=True).rows()[:_MOST_REASONS]:
+        reasons = others["reason"].value_counts(sort=True)
+        for reason, count in reasons.rows()[:_MOST_REASONS]:
             tell(f"  {count}: {reason}")
+        if reasons.height > _MOST_REASONS:
+            tell(f"  and {reasons['count'][_MOST_REASONS:].sum()} for other reasons")
         tell("--all shows every claim and why it is not comparable; docs/published.md explains the words")
 
 
