@@ -70,6 +70,8 @@ def effects(
     checks = "checks (on, tuned, finished, noise, control) are those of cells: `ablate table` has them"
     claims = contrasts.effects["verdict"].is_in(CLAIMS).any()
     notes = [*dict.fromkeys([*contrasts.notes, *([checks] if claims else []), *tests.notes])]
+    if interactions and contrasts.effects.filter(order=1)["factor"].n_unique() == 1:
+        notes.append("one axis: no interactions")
     if of.as_json:
         data = {"effects": shown.rows(named=True)}
         data |= {key: frame.rows(named=True) for key, frame in {"terms": tests.terms, "means": tests.means}.items()}

@@ -66,6 +66,10 @@ def test_the_first_seed_alone_is_tested_against_the_interactions(tmp_path: Path,
 def test_a_grid_without_results_or_axes_says_so(tmp_path: Path, ablate: Callable) -> None:
     write_campaign(tmp_path, operators=("softmax",), seeds=range(2))
     assert "no axis" in ablate("effects", "--campaign", tmp_path).out
+    write_campaign(tmp_path / "one", operators=("softmax", "SSA"), seeds=range(2))
+    for words in ([], ["--interactions"]):
+        said = ablate("effects", *words, "--campaign", tmp_path / "one").out
+        assert ("no interactions" in said) == bool(words)
     assert "did you mean 'quickstart'" in ablate("effects", "--campaign", tmp_path, "--grid", "quikstart", code=3).err
 
 
