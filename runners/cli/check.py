@@ -163,5 +163,7 @@ def _check_files(root: Path, *, as_json: bool) -> int:
         for damage in faults:
             write(": ".join(filter(None, (damage.file, damage.problem))))
             write(f"    {damage.remedy}")
-        write(format_count(len(faults), "problem") if faults else "all is sound")
+        counts = len([*root.glob("trials/*/*")]), sum(path.is_file() for path in root.rglob("*"))
+        words = ", ".join(map(format_count, counts, ("trial", "file")))
+        write(format_count(len(faults), "problem") if faults else f"all is sound: {words}")
     return 6 if faults else 0

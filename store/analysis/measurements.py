@@ -70,5 +70,5 @@ def _find(known: Mapping[str, tuple[str, dict[str, float]]], own: Mapping[str, A
         return fitting[0]
     if fitting:
         raise SpecError(f"several measures of {grid!r} fit {wanted!r}: {some(fitting, _MOST_NAMED)}; name one of them")
-    have = (some([*known], _MOST_NAMED) or "none") + suggest_name(wanted, [*known])
+    have = (some([*known], _MOST_NAMED) or "none") + suggest_name(wanted, [*known, *(of for of, _ in known.values())])
     raise NotFoundError(f"a finished run of {grid!r} has no measure {wanted!r}; it has {have}")
