@@ -7,7 +7,7 @@ from typing import Final
 from ablate.store.export.plain import escape_control
 
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_ESCAPES: Final = str.maketrans({**_ENTITIES, **{sign: f"\\{sign}" for sign in "\\`*_{}[]()#+!|~$^=:@"}})
+_ESCAPES: Final = str.maketrans({**_ENTITIES, **{sign: f"\\{sign}" for sign in "\\`*_{}[]#+!|~$^=:@"}})
 _WWW: Final = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub makes a link of what begins so
 _ALONE: Final = re.compile(r"\\(?:(?<!=\\)(=)(?!\\=)|(:)(?= |$))")
 """Escapes of what means something only beside its like or in front of a word: `==marked==`, `http://`."""

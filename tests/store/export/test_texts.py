@@ -45,7 +45,14 @@ def test_no_character_of_a_name_is_obeyed(character: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("x=1: y", "x=1: y"), ("a==b", r"a\=\=b"), ("a===b", r"a\=\=\=b"), ("http://a", r"http\://a"), ("=:", "=:")],
+    [
+        ("x=1: y", "x=1: y"),
+        ("a==b", r"a\=\=b"),
+        ("a===b", r"a\=\=\=b"),
+        ("http://a", r"http\://a"),
+        ("=:", "=:"),
+        ("p (Holm)", "p (Holm)"),
+    ],
 )
 def test_markdown_is_escaped_where_it_would_mean_something(text: str, written: str) -> None:
     assert markdown.escape(text) == written
