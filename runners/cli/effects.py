@@ -1,7 +1,7 @@
 """The command that shows what each axis of a grid does."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ablate.store.statistics import Factorial, SeedContrasts
     from ablate.store.store import Store
 
+MOST_PAIRS: Final = 24
+"""Number of means of pairs of levels that the terminal shows; JSON has all."""
+
 Runs = Annotated[str, Parameter(help="Only these runs: operator=SSA, lr<0.01, seed<3, or a label.")]
 
 
@@ -54,7 +57,7 @@ def effects(
     Parameters
     ----------
     interactions
-        Test also by F whether what one axis does depends on another, and show the means of pairs of levels.
+        Test also by F whether what one axis does depends on another, and show the means of at most 24 pairs of levels.
     """
     from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
     from ablate.store.statistics.verdict import CLAIMS
@@ -153,18 +156,27 @@ def _write_tests(tests: "Factorial", measure: dict[str, Any], *, interactions: b
 
 
 def _write_means(means: "pl.DataFrame", measure: dict[str, Any]) -> None:
+    import polars as pl
+
+    from ablate.store.statistics.design import CROSS
+
     if means["term"].n_unique() < 2 and not (means["note"] != "").any():
         return  # `table` has the means of one axis
     write("")
     write_prose("means of levels, with intervals about these seeds alone: too narrow for new seeds")
+    of_pair = pl.col("term").str.contains(CROSS, literal=True)
+    pairs = means.filter(of_pair).height
+    shown = means if pairs <= MOST_PAIRS else means.filter(~of_pair)
     headings = ["axis", "level", "runs", average_of(measure), _level(1 - measure["alpha"]), "to", "note"]
     rows: list[tuple[Any, ...]] = []
-    for *names, mean, low, high, own, note in means.rows():
+    for *names, mean, low, high, own, note in shown.rows():
         own_runs = f"; own runs {format_number(own)}" if note and own is not None else ""
         rows.append((*names, *map(format_number, (mean, low, high)), f"{note}{own_runs}"))
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     write_table(headings, rows, labels=2)
+    if shown.height < means.height:
+        write(f"--json has the means of {pairs} pairs of levels, too")
 
 
 def _level(share: float) -> str:
