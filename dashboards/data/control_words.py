@@ -7,6 +7,7 @@ import polars as pl
 
 from ablate.dashboards.data.formatting import change, p_value
 from ablate.dashboards.data.grid_context import GridContext
+from ablate.store.analysis.control_tests import exceeds
 from ablate.store.analysis.verdicts import GridMeasure
 
 CONTROLS: Final = "Simpler explanations"
@@ -26,13 +27,13 @@ def control_words(context: GridContext, measure: GridMeasure, rows: pl.DataFrame
     told = []
     for row in rows.filter(pl.col("cell").is_in(cells)).to_dicts():
         low, high = (change(row[end], measure.scale) for end in ("low", "high"))
-        exceeded = "not tested" if row["p"] is None else "yes" if row["p"] <= measure.alpha else "no"
+        exceeded = exceeds(row, measure.alpha)
         told.append(
             {
                 "variant": context.appearance.names[row["cell"]],
                 "control": row["control_label"],
                 "difference": change(row["difference"], measure.scale),
-                "exceeded": "never learned the task: explains nothing" if row["never_learned"] else exceeded,
+                "exceeded": "never learned the task: explains nothing" if exceeded == "never learned" else exceeded,
                 "interval": "–" if row["low"] is None else f"{low} to {high}",
                 "p": p_value(row["p"]),
                 "pairs": row["pairs"],

@@ -8,7 +8,6 @@ import heapq
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final, Literal, NamedTuple, final
 
@@ -23,7 +22,7 @@ from ablate.grid.own_methods import ask
 from ablate.runners.output import format_count
 from ablate.runners.planning.worklist import GridTrial, Worklist
 from ablate.runners.processes.training_context import NullContext, TrainingContext, TrainingResult
-from ablate.runners.provenance.origin import is_installed, is_project
+from ablate.runners.provenance.origin import innermost_line
 from ablate.store.files.layout import Layout
 from ablate.store.files.trial_state import trial_state
 from ablate.store.state import State
@@ -239,9 +238,8 @@ def describe_problem(error: Exception) -> str:
 
 def _own_place(error: Exception) -> str:
     """Return the last line of code that is neither ours nor installed, as ` (own.py:7)`; empty without one."""
-    files = [(each.filename, each.lineno) for each in extract_tb(error.__traceback__)]
-    own = [(file, line) for file, line in files if not is_project(file) and not is_installed(file)]
-    return f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
+    place = innermost_line(((each.filename, each.lineno) for each in extract_tb(error.__traceback__)), project=False)
+    return place and f" ({place})"
 
 
 def step_count(trial: Experiment) -> float:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, cast
 from ablate.grid.durations import format_duration
 from ablate.grid.errors import EnvironmentProblem
 from ablate.runners.processes.training_context import Diverged, Failed, Killed, ProgramFailed
-from ablate.runners.provenance.origin import is_installed
+from ablate.runners.provenance.origin import innermost_line, is_installed
 from ablate.store.files.error_texts import message_of, traceback_of
 
 Reason = Literal["diverged", "out_of_memory", "error", "killed", "stalled"]
@@ -136,7 +136,7 @@ def _place(error: BaseException) -> str:
 def place_of(failure: Failure) -> str:
     """Return `file:line` of the innermost frame of the project or the user in the traceback; empty without one."""
     frames = re.findall(r'^ *File "(.+)", line (\d+)', failure.traceback or "", re.MULTILINE)
-    return next((f"{Path(file).name}:{line}" for file, line in reversed(frames) if not is_installed(file)), "")
+    return innermost_line(frames, project=True)
 
 
 def _fingerprint(*parts: str, exact: str = "") -> str:

@@ -4,6 +4,7 @@ import csv
 import os
 import sysconfig
 from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from functools import cache
 from hashlib import file_digest
 from importlib.metadata import PackageNotFoundError, distribution
@@ -41,6 +42,12 @@ def is_installed(file: str) -> bool:
     if is_project(file):
         return False
     return not Path(file).is_file() or not _PACKAGES.isdisjoint(Path(file).parts) or file.startswith(_places())
+
+
+def innermost_line(frames: Iterable[tuple[str, object]], *, project: bool) -> str:
+    """Return `own.py:7`, the last file and line that is not installed; with `project`, also of this project."""
+    own = [(file, line) for file, line in frames if not is_installed(file) and (project or not is_project(file))]
+    return f"{Path(own[-1][0]).name}:{own[-1][1]}" if own else ""
 
 
 @cache

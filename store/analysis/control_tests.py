@@ -1,7 +1,7 @@
 """Whether the variants of a grid are more than their simplest explanations, read from its store."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
@@ -139,12 +139,26 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 
 
+def exceeds(row: Mapping[str, Any], alpha: float) -> Literal["yes", "no", "not tested", "never learned"]:
+    """Return whether the variant exceeds the control of a row of `control_rows`."""
+    if row["never_learned"]:
+        return "never learned"
+    return "not tested" if row["p"] is None else "yes" if row["p"] <= alpha else "no"
+
+
 def control_line(row: Mapping[str, Any], alpha: float) -> str:
     """Say of a row of `control_rows` by how much the variant differs from the control, and whether it exceeds it."""
-    exceeded = "not tested" if row["p"] is None else "exceeded" if row["p"] <= alpha else "not exceeded"
-    exceeded = "never learned the task, so it explains nothing" if row["never_learned"] else exceeded
+    exceeded = _EXCEEDED[exceeds(row, alpha)]
     difference, low, high = (_with_sign(row[name]) for name in ("difference", "low", "high"))
     return f"control {row['control_label']}: difference {difference}, {low} to {high}; {exceeded}"
+
+
+_EXCEEDED: Final = {
+    "yes": "exceeded",
+    "no": "not exceeded",
+    "not tested": "not tested",
+    "never learned": "never learned the task, so it explains nothing",
+}
 
 
 def _with_sign(value: float | None) -> str:

@@ -5,6 +5,7 @@ baseline were off, the verdict says so, unless the cell is better or worse.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -18,12 +19,21 @@ from ablate.grid.errors import AblateError
 from ablate.store.analysis.control_tests import control_tests, control_text
 from ablate.store.analysis.finished_check import finished_checks
 from ablate.store.analysis.knockout_rows import read_changes
+from ablate.store.analysis.learned_runs import known_learned
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.on_check import on_checks
 from ablate.store.analysis.once import once
 from ablate.store.analysis.tuned_check import tuned_checks
-from ablate.store.analysis.two_part import runs_that_learned, two_part
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baselines_of, every_run, measure_of, verdicts
+from ablate.store.analysis.two_part import runs_that_learned
+from ablate.store.analysis.verdicts import (
+    GridMeasure,
+    baseline_of,
+    baselines_of,
+    compared_runs,
+    every_run,
+    measure_of,
+    verdicts,
+)
 from ablate.store.database.connection import transaction
 from ablate.store.files.layout import Layout
 from ablate.store.statistics.check import CHECK_NAMES, Check, CheckName
@@ -63,8 +73,9 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
     tuned = tuned_checks(store, grid, baseline=baseline, measure=changes)
     finished = finished_checks(store, grid, baseline=baseline, measure=changes)
     caution = noise_caution(store, grid, baseline=baseline, measure=changes).caution
-    parts = two_part(store, grid, baseline=baseline, measure=changes)
-    learned = {} if parts is None or parts.source == "groups" else {row["cell"]: row for row in parts.rows.to_dicts()}
+    known, learned = known_learned(store, grid, by), defaultdict[str, list[bool]](list)
+    for cell, trial in compared_runs(store, grid, by, baseline=baseline).values.select("cell", "trial").rows():
+        learned[cell] += [known[trial]] if trial in known else []
     tests = {row["cell"]: row for row in control_tests(store, grid, baseline=baseline, measure=changes).to_dicts()}
     untested = _untested_controls(store.grid(grid), by, baseline_of(store, grid, baseline) if baseline else None)
     checks: dict[str, Sequence[Check]] = {}
@@ -75,7 +86,7 @@ def _judge(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> Ju
             on[cell],
             tuned[cell],
             finished[cell],
-            _check_noise(row, _part_learned(learned.get(cell)) or caution),
+            _check_noise(row, _part_learned(learned[cell], learned[row["baseline"]]) or caution),
             _check_control(row, None if untested else tests.get(cell), untested, better=better),
         )
     return JudgedGrid(add_checks(rows, checks), checks)
@@ -90,12 +101,12 @@ def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
     return Check("noise", "yes", "no sign of two groups of runs, a long tail, or skew with unequal spread", runs)
 
 
-def _part_learned(of: Mapping[str, Any] | None) -> str:
+def _part_learned(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
     """How many runs of a comparison learned, if it was a part of those of a cell; empty otherwise."""
-    if of is None or not (0 < of["learned"] < of["runs"] or 0 < of["baseline_learned"] < of["baseline_runs"]):
+    if not any(0 < sum(each) < len(each) for each in (ours, theirs)):
         return ""
-    counts = f"{of['learned']} of {of['runs']} runs learned, and {of['baseline_learned']} of {of['baseline_runs']}"
-    return f"{counts} of the baseline: the mean compares how often as much as how well"
+    counts = f"{sum(ours)} of {len(ours)} runs learned, and {sum(theirs)} of {len(theirs)} of the baseline"
+    return f"{counts}: the mean compares how often as much as how well"
 
 
 def _untested_controls(header: Mapping[str, Any], by: GridMeasure, baseline: str | None) -> str:

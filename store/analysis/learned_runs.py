@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
+from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, every_run, runs
 from ablate.store.database import queries
 from ablate.store.store import Store
@@ -46,10 +47,12 @@ def never_learned(store: Store, grid: str, by: GridMeasure) -> set[str]:
     return {*cells.filter(~pl.col("learned"))["cell"]}
 
 
-def runs_not_learned(store: Store, grid: str, by: GridMeasure) -> list[str]:
-    """Return the trials that did not learn, by the limit of the grid or against a predictor."""
+@once
+def known_learned(store: Store, grid: str, by: GridMeasure) -> Mapping[str, bool]:
+    """Return by trial whether it learned, by the limit of the grid or against a predictor; without either, nothing."""
     learned = find_by_rule(store, grid, by, runs)
-    return [] if learned is None else learned.runs.filter(learned=0)["trial"].to_list()
+    known = [] if learned is None else learned.runs.select("trial", "learned").drop_nulls().rows()
+    return {trial: bool(value) for trial, value in known if not math.isnan(value)}
 
 
 def _reach_limit(store: Store, grid: str, learned: Mapping[str, Any], read: Callable[..., pl.DataFrame]) -> LearnedRuns:

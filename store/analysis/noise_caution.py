@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ablate.grid.names import some
-from ablate.store.analysis.learned_runs import runs_not_learned
+from ablate.store.analysis.learned_runs import known_learned
 from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, verdicts
 from ablate.store.statistics import Baseline
@@ -41,7 +41,8 @@ def noise_caution(
 def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> NoiseCaution:
     compared = compared_runs(store, grid, by, baseline=baseline)
     values, base = compared.values, compared.baseline
-    late = runs_not_learned(store, grid, by)  # the check noise tells these apart by the rule that is known
+    known = known_learned(store, grid, by)  # the check noise tells late runs by the rule
+    late = [trial for trial, learned in known.items() if not learned]
     learned = values.with_columns(value=pl.when(~pl.col("trial").is_in(late)).then("value"))
     shape = detect(learned, baseline=base, scale=by.scale)
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
