@@ -18,7 +18,8 @@ def describe_controls(measure: GridMeasure) -> str:
     return (
         f"A control has the simplest part of a variant that could explain its {measure.name}. Differences: the variant "
         f"less the control, paired by seed, {100 * (1 - measure.alpha):g} % t interval of each alone; the least sure "
-        "come first. The check control passes if a variant exceeds every one."
+        "come first. A variant exceeds a control if their difference is not zero; the check control passes if it "
+        "exceeds every one."
     )
 
 
@@ -27,7 +28,7 @@ def control_words(context: GridContext, measure: GridMeasure, rows: pl.DataFrame
     told = []
     for row in rows.filter(pl.col("cell").is_in(cells)).to_dicts():
         low, high = (change(row[end], measure.scale) for end in ("low", "high"))
-        exceeded = exceeds(row, measure.alpha)
+        exceeded = exceeds(row, measure)
         told.append(
             {
                 "variant": context.appearance.names[row["cell"]],

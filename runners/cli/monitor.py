@@ -46,6 +46,8 @@ def logs(
         stored = None if state is None else describe_stored(store, trial, state)
     if state is None:
         _follow(layout, trial, attempt)
+        with open_campaign(campaign) as store:
+            tell(*filter(None, [describe_stored(store, trial, find_attempt(layout, trial, attempt))]))
         return
     path = worker_output(layout, state) if worker else layout.log(trial, state.attempt)
     tell(in_words(state))

@@ -272,4 +272,4 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         for line in why_text(explanation):
             write_prose(f"  {line}")
         for control in () if controls is None else controls.rows(named=True):
-            write_prose(f"  {control_line(control, judged.alpha)}")
+            write_prose(f"  {control_line(control, judged)}")

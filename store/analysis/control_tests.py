@@ -139,22 +139,30 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 
 
-def exceeds(row: Mapping[str, Any], alpha: float) -> Literal["yes", "no", "not tested", "never learned"]:
-    """Return whether the variant exceeds the control of a row of `control_rows`."""
+Exceeds = Literal["yes", "yes, by less than the band", "no", "not tested", "never learned"]
+
+
+def exceeds(row: Mapping[str, Any], by: GridMeasure) -> Exceeds:
+    """Return whether the variant exceeds the control of a row of `control_rows`: whether they differ from zero.
+
+    A difference whose whole interval lies within the band of `by` is shown, and counts as equal for its verdict.
+    """
     if row["never_learned"]:
         return "never learned"
-    return "not tested" if row["p"] is None else "yes" if row["p"] <= alpha else "no"
+    if row["p"] is None or row["p"] > by.alpha:
+        return "not tested" if row["p"] is None else "no"
+    return "yes, by less than the band" if max(-row["low"], row["high"]) < by.rope else "yes"
 
 
-def control_line(row: Mapping[str, Any], alpha: float) -> str:
+def control_line(row: Mapping[str, Any], by: GridMeasure) -> str:
     """Say of a row of `control_rows` by how much the variant differs from the control, and whether it exceeds it."""
-    exceeded = _EXCEEDED[exceeds(row, alpha)]
     difference, low, high = (_with_sign(row[name]) for name in ("difference", "low", "high"))
-    return f"control {row['control_label']}: difference {difference}, {low} to {high}; {exceeded}"
+    return f"control {row['control_label']}: difference {difference}, {low} to {high}; {_EXCEEDED[exceeds(row, by)]}"
 
 
-_EXCEEDED: Final = {
+_EXCEEDED: Final[Mapping[Exceeds, str]] = {
     "yes": "exceeded",
+    "yes, by less than the band": "exceeded, by less than the band",
     "no": "not exceeded",
     "not tested": "not tested",
     "never learned": "never learned the task, so it explains nothing",

@@ -72,6 +72,7 @@ def test_how_far_an_attempt_came_is_said_behind_its_log(tmp_path: Path, ablate: 
     said = ablate("logs", done, "--campaign", tmp_path).err.splitlines()[-1]
     assert f"trial done; attempt 1: step 60 of {steps}, last loss {loss:.4g}, {measure['name']}" in said
     assert said.endswith(f" {value:.4g}")
+    assert ablate("logs", done, "--follow", "--campaign", tmp_path).err.splitlines()[-1] == said
     write_end(made.layout, other, 1, status="stopped", message="its time\nwas up", step=40)
     append(made.layout, other, 1, "some text\n")
     said = ablate("logs", other, "--campaign", tmp_path)

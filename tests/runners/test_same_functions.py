@@ -198,6 +198,7 @@ def test_an_optimiser_that_cannot_be_tried_is_a_finding_and_functions_are_checke
     assert found["starts"] == []
     assert len(found["unchecked"]) == 1
     assert "KeyError" in found["unchecked"][0]
+    assert "(test_same_functions.py:" in found["unchecked"][0]  # where it was raised
 
 
 def test_a_grid_that_would_take_long_is_told_and_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from synthetic import publish_grid, write_campaign
 from ablate.dashboards import write_report
 from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.runners.cli.app import execute
-from ablate.store.analysis.control_tests import control_rows, control_tests
+from ablate.store.analysis.control_tests import control_rows, control_tests, exceeds
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import every_run, measure_of, verdicts
@@ -87,6 +87,19 @@ def test_why_lists_each_control_of_the_cell(store: tuple[Store, float], capsys: 
     for line, row in zip(lines, rows, strict=True):
         numbers = f"{row['difference']:+.3g}, {row['low']:+.3g} to {row['high']:+.3g}; "
         assert line == f"  control {row['control_label']}: difference {numbers}{'not ' * (row['p'] > 0.05)}exceeded"
+
+
+def test_a_control_can_be_exceeded_by_less_than_the_band(store: tuple[Store, float]) -> None:
+    opened, _ = store
+    by = measure_of(opened, "quickstart", None)
+    row = next(
+        row for row in control_rows(opened, "quickstart").rows(named=True) if row["control_label"].endswith("far")
+    )
+    widest = max(abs(row["low"]), abs(row["high"]))
+    assert [exceeds(row, by._replace(rope=rope)) for rope in (0.9 * widest, 1.1 * widest)] == [
+        "yes",
+        "yes, by less than the band",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 from ablate.grid.experiment import Findings
 from ablate.grid.names import some
 from ablate.runners.output import format_count, slow_notice
+from ablate.runners.planning.duration import describe_problem
 from ablate.runners.processes.process_state import use_threads
 from ablate.training.planning.granularities import fixed_number_line, fixed_numbers
 from ablate.training.planning.random_layer import smallest_layer
@@ -151,8 +152,7 @@ class _GridChecks:
         try:
             return question()
         except Exception as error:  # noqa: BLE001
-            message = str(error).strip().partition("\n")[0]
-            self._tell(f"{what} could not be checked: {type(error).__name__}{': ' if message else ''}{message}")
+            self._tell(f"{what} could not be checked: {describe_problem(error)}")
             return None
 
     def _are_too_many(self, what: str, **counts: int) -> bool:
