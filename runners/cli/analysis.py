@@ -180,7 +180,7 @@ def pareto(
 
     with open_grid(of) as (store, name, warnings):
         objectives = read_objectives(store, name, against)
-        front = in_plan_order(store.sql, store.grid(name), standings(objectives))
+        front = in_plan_order(store.sql, objectives.header, standings(objectives))
         measure = measure_of(store, name, None)
         header = with_measure(store.grid(name), measure)
         ways = {each: rule(store, name, each) for each in against if each != measure.name}

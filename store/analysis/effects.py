@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.grid.names import label_of
+from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.two_part import two_part
 from ablate.store.analysis.verdicts import baseline_of, measure_of, runs, tune_runs
@@ -86,7 +87,7 @@ def analysis(
 ) -> Factorial:
     """F tests and means of the levels of the axes, and of their interactions by two; factors as in `effects`.
 
-    Raises as `effects` does.
+    Intervals of means end where the measure does. Raises as `effects` does.
     """
     by = measure_of(store, grid, measure)
     compared = tune_runs(store, grid, _keep(runs(store, grid, by), only), by)
@@ -99,7 +100,7 @@ def analysis(
         terms=result.terms.with_columns(
             _strip_marks(pl.col("term", "note")), pl.col("aliased_with").list.eval(_strip_marks(pl.element()))
         ),
-        means=result.means.with_columns(_strip_marks(pl.col("term", "note"))),
+        means=clip_interval(store.grid(grid), result.means, by.name).with_columns(_strip_marks(pl.col("term", "note"))),
         notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes],
     )
 

@@ -11,6 +11,7 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.metrics import direction
+from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.verdicts import measure_of, runs, tune_runs
 from ablate.store.database import queries
 from ablate.store.statistics import Better, Objective, pareto as pareto_set
@@ -51,6 +52,8 @@ class Compared(NamedTuple):
     forbidden: dict[tuple[str, str], str]
     """Why `compare` would give no verdict, by the cell and the one it is compared with."""
     alpha: float
+    header: Mapping[str, Any]
+    """The grid's."""
 
 
 def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_s",)) -> pl.DataFrame:
@@ -64,13 +67,14 @@ def pareto(store: Store, grid: str, against: Sequence[str | Quantity] = ("train_
     that the measure's scale cannot take.
     """
     compared = read_objectives(store, grid, against)
-    return queries.in_plan_order(store.sql, store.grid(grid), standings(compared))
+    return queries.in_plan_order(store.sql, compared.header, standings(compared))
 
 
 def standings(compared: Compared) -> pl.DataFrame:
-    """Return what `ablate.store.statistics.pareto` says of the runs of a grid."""
+    """Return what `ablate.store.statistics.pareto` says of the runs of a grid; intervals end where the measure does."""
     values, objectives, chosen = compared.values, compared.objectives, compared.chosen
-    return pareto_set(values, objectives, alpha=compared.alpha, forbidden=compared.forbidden, chosen=chosen)
+    frame = pareto_set(values, objectives, alpha=compared.alpha, forbidden=compared.forbidden, chosen=chosen)
+    return clip_interval(compared.header, frame, objectives[0].column)
 
 
 def read_objectives(
@@ -106,7 +110,9 @@ def read_objectives(
         if (one, other) not in known:
             known[one, other] = pair(cells[one], cells[other], grid_measure.scale).problem
     forbidden = {both: problem for both, problem in known.items() if problem is not None}
-    return Compared(values, chosen if tuned.choices else None, objectives, forbidden, grid_measure.alpha)
+    return Compared(
+        values, chosen if tuned.choices else None, objectives, forbidden, grid_measure.alpha, store.grid(grid)
+    )
 
 
 def _free(name: str) -> str:
