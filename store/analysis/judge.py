@@ -40,7 +40,7 @@ from ablate.store.statistics.check import CHECK_NAMES, Check, CheckName
 from ablate.store.statistics.verdict import CLAIMS, MIN_PAIRS
 from ablate.store.store import Store
 
-RULES: Final = 2
+RULES: Final = 3
 """Release of the rules; verdicts that another release stored are computed again."""
 
 _LOG: Final = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ def _caution(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> 
     known = known_learned(store, grid, by)  # the check noise tells late runs by the rule
     late = [trial for trial, learned in known.items() if not learned]
     learned = values.with_columns(value=pl.when(~pl.col("trial").is_in(late)).then("value"))
-    shape = detect(learned, baseline=base, scale=by.scale)
+    shape = detect(learned, baseline=base, scale=by.scale, all_learned=bool(known))
     judged = verdicts(store, grid, baseline=baseline, measure=by._asdict())
     claims = [row for row in judged.iter_rows(named=True) if row["verdict"] not in ("undecided", "no verdict")]
     fewest = min((min(row["runs"], row["baseline_runs"]) for row in claims), default=0)

@@ -5,7 +5,7 @@ with the same runs and the same share of variance by seed. `docs/statistics.md` 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -60,8 +60,11 @@ class NoiseShape(NamedTuple):
         return tuple(name for name, fires in marks.items() if fires)
 
 
-def detect(values: pl.DataFrame, *, baseline: Baseline, scale: Scale) -> NoiseShape:
-    """Examine the runs that `compare` takes, in cells of three finite values or more that vary and fit the scale."""
+def detect(values: pl.DataFrame, *, baseline: Baseline, scale: Scale, all_learned: bool = False) -> NoiseShape:
+    """Examine the runs that `compare` takes, in cells of three finite values or more that vary and fit the scale.
+
+    With `all_learned`, no late runs are left to be found, and a split must not come from unequal spreads, either.
+    """
     cells = arms(values)
     bases = match_cells(list(cells), baseline)
     chosen = [cell for cell in cells if cell in bases or cell in bases.values()]
@@ -72,11 +75,12 @@ def detect(values: pl.DataFrame, *, baseline: Baseline, scale: Scale) -> NoiseSh
     table = np.full((len(usable), len(seeds)), np.nan)
     for row, cell in zip(table, usable, strict=True):
         row[[seeds.index(seed) for seed in sorted(cells[cell].measured)]] = forward(known[cell], scale)
-    shape = examine(table, np.array([cell not in bases for cell in usable], dtype=bool), long_tail=scale == "linear")
+    is_base = np.array([cell not in bases for cell in usable], dtype=bool)
+    shape = examine(table, is_base, long_tail=scale == "linear", all_learned=all_learned)
     return shape._replace(between=back(shape.between, scale))
 
 
-def examine(table: Floats, is_base: NDArray[np.bool_], *, long_tail: bool) -> NoiseShape:
+def examine(table: Floats, is_base: NDArray[np.bool_], *, long_tail: bool, all_learned: bool = False) -> NoiseShape:
     """Examine `table` [cells, seeds] in analysis units, NaN where no run is; `long_tail` if it is a linear scale."""
     if not table.size:
         return NoiseShape(0, 0, 0, math.nan)
@@ -93,6 +97,9 @@ def examine(table: Floats, is_base: NDArray[np.bool_], *, long_tail: bool) -> No
     cut = cuts[0, fires.argmax() if fires.any() else explained[0].argmax()]
     values = (explained[0].max(), *(each[0] for each in skew_and_spread(table[None], int(is_base.sum()))))
     numbers = [Statistic(float(value), float(limit)) for value, limit in zip(values, limits, strict=True)]
+    if all_learned and fires.any():
+        own = _simulate(table, share, lambda each: split(each)[0].max(-1))
+        numbers[0] = numbers[0]._replace(limit=max(numbers[0].limit, _quantile(own, SPLIT_LEVEL)))
     above = int((table[there] > cut).sum())
     tail = _long_tail(table, share) if long_tail and (table[there] > 0).all() else Statistic()
     of = (len(table), int(there.sum()), int(counts.min()), share)
@@ -163,11 +170,15 @@ def _long_tail(table: Floats, share: float) -> Statistic:
     gain = float(long_tail(table[None])[0])
     if gain <= 0:
         return Statistic(gain, 0.0)
+    return Statistic(gain, max(0.0, _quantile(_simulate(table, share, long_tail), SPLIT_LEVEL)))
+
+
+def _simulate(table: Floats, share: float, statistic: Callable[[Floats], Floats]) -> Floats:
+    """Compute a statistic of normal tables whose cells have the means and the spreads of `table`."""
     there = np.isfinite(table)
     mean = np.nanmean(table, -1, keepdims=True)
     sd = np.sqrt(np.nansum((table - mean) ** 2, -1, keepdims=True) / (there.sum(-1, keepdims=True) - 1))
-    gains = np.concatenate([long_tail(mean + sd * tables) for tables in _normal(there, share)])
-    return Statistic(gain, max(0.0, _quantile(gains, SPLIT_LEVEL)))
+    return np.concatenate([statistic(mean + sd * tables) for tables in _normal(there, share)])
 
 
 @lru_cache(maxsize=256)

@@ -27,8 +27,8 @@ def frame(table: Floats, first_seed: int = 0) -> pl.DataFrame:
     )
 
 
-def by_hand(table: Floats, *, tail: bool = False) -> NoiseShape:
-    return examine(table, np.arange(len(table)) == 0, long_tail=tail)
+def by_hand(table: Floats, *, tail: bool = False, all_learned: bool = False) -> NoiseShape:
+    return examine(table, np.arange(len(table)) == 0, long_tail=tail, all_learned=all_learned)
 
 
 def two_groups(rng: np.random.Generator, cells: int, seeds: int, share: float = 0.5) -> Floats:
@@ -46,6 +46,17 @@ def test_two_groups_are_found_with_their_counts(variants: int, seeds: int) -> No
         assert 0.1 < each.between < 0.9
         assert each.above == (table > 0.5).sum()
         assert (each.runs, each.cells, each.fewest) == (table.size, len(table), seeds)
+
+
+def test_unequal_spread_is_no_split_where_all_runs_are_known_to_have_learned() -> None:
+    """A cell with nearly all of the spread has the shares of a table of six runs; groups in every cell stay a split."""
+    rng = np.random.default_rng(5)
+    tables = [rng.normal(size=(5, 6)) * np.array([[1.0], *4 * [[0.03]]]) for _ in range(40)]
+    fired = [sum("split" in by_hand(each, all_learned=known).fired for each in tables) for known in (False, True)]
+    assert fired[0] >= 6
+    assert fired[1] <= 2
+    groups = [two_groups(rng, 5, 6) for _ in range(10)]
+    assert all("split" in by_hand(each, all_learned=True).fired for each in groups)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.8])
