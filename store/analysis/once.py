@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from functools import wraps
+from inspect import signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,9 +34,12 @@ def _copy(result: Any) -> Any:
 
 def once(find: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
     """Remember the results of `find` by the text of its arguments, which has to tell them apart."""
+    parameters = signature(find)
 
     @wraps(find)
     def look_up(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return remember(store, (find, repr((args, kwargs))), lambda: find(store, *args, **kwargs))
+        asked = parameters.bind(None, *args, **kwargs)
+        asked.apply_defaults()
+        return remember(store, (find, repr(asked)), lambda: find(store, *args, **kwargs))
 
     return look_up

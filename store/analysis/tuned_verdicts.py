@@ -30,23 +30,15 @@ def nuisance_axes(header: Mapping[str, Any]) -> list[str]:
 
 
 def tune(
-    values: pl.DataFrame,
-    header: Mapping[str, Any],
-    baseline: Baseline,
-    *,
-    scale: Scale,
-    better: Better,
-    over: Sequence[str] = (),
+    values: pl.DataFrame, header: Mapping[str, Any], baseline: Baseline, *, scale: Scale, better: Better
 ) -> ComparedRuns:
-    """Represent every setting of the axes that are neither nuisance axes nor in `over` by its best level.
+    """Represent every setting of the axes that are no nuisance axes by its best level.
 
     On each seed this is the level that is best on the other seeds; the setting is called after the level that is best
     on all. A setting without any value keeps a cell without values. Nothing changes where no setting has several cells.
-    Raises SpecError if `over` has an unknown axis, has nothing to choose, or leaves nothing to compare.
     """
     names = [axis["name"] for axis in header["axes"]]
-    tuned = [name for name in names if name in {*nuisance_axes(header), *over}]
-    _require_known(over, tuned, names, header.get("matched") or [])
+    tuned = nuisance_axes(header)
     if not tuned:
         return ComparedRuns(values, baseline)
     axes = [json.loads(text) for text in values["axes"]]
@@ -55,28 +47,35 @@ def tune(
     within = [_AXIS + name for name in names if name not in tuned]
     settings = {row[0]: row[1:] for row in wide.select("cell", *within).unique().iter_rows()}
     if len(settings) == len({*settings.values()}):
-        if not over:
-            return ComparedRuns(values, baseline)
+        return ComparedRuns(values, baseline)
+    chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
+    return _represent(chosen, settings, baseline)
+
+
+def require_known(over: Sequence[str], header: Mapping[str, Any]) -> None:
+    """Raise SpecError for an unknown axis, and if cells then differ from their baseline on no axis."""
+    names, matched = [axis["name"] for axis in header["axes"]], header.get("matched") or []
+    for name in over:
+        if name not in names:
+            raise SpecError(f"{name!r} is no axis to choose over; the grid has {names}{suggest_name(name, names)}")
+    if matched and {*names} <= {*nuisance_axes(header), *over, *matched}:
+        raise SpecError(
+            f"{', '.join(over)} leave no axis on which a cell differs from its baseline, whose other levels are its "
+            f"own; choose over {' or '.join(matched)}"
+        )
+
+
+def require_choice(over: Sequence[str], compared: ComparedRuns, header: Mapping[str, Any]) -> None:
+    """Raise SpecError if there was nothing to choose, or one cell is left."""
+    names = [axis["name"] for axis in header["axes"]]
+    if not compared.choices:
         raise SpecError(
             f"over {', '.join(over)} there is nothing to choose: each setting of the other axes is one cell, as where "
             f"axes are zipped; name the zipped axes too, of {names}"
         )
-    chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
-    if over and len(chosen.choices) < 2:
+    if len(compared.choices) < 2:
         raise SpecError(
             f"over {', '.join(over)} one cell is left, of the axes {names}; choose over fewer axes to compare"
-        )
-    return _represent(chosen, settings, baseline)
-
-
-def _require_known(over: Sequence[str], tuned: Sequence[str], names: list[str], matched: Sequence[str]) -> None:
-    for name in over:
-        if name not in names:
-            raise SpecError(f"{name!r} is no axis to choose over; the grid has {names}{suggest_name(name, names)}")
-    if over and matched and {*names} <= {*tuned, *matched}:
-        raise SpecError(
-            f"{', '.join(over)} leave no axis on which a cell differs from its baseline, whose other levels are its "
-            f"own; choose over {' or '.join(matched)}"
         )
 
 

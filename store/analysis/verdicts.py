@@ -11,7 +11,7 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
-from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, tune
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, require_choice, require_known, tune
 from ablate.store.database import queries, quoting
 from ablate.store.files.code_versions import versions_used
 from ablate.store.files.plans import added_cells
@@ -42,23 +42,20 @@ def verdicts(
     *,
     baseline: str | None = None,
     measure: Mapping[str, Any] | None = None,
-    over: Sequence[str] = (),
 ) -> pl.DataFrame:
     """One row per cell that is no baseline: the columns of `compare`, then how many compared runs are in each state.
 
     `baseline` is a cell key or a label, by default the grid's; `measure` replaces single fields of the grid's measure,
     such as `{"point": {"sigma_x": 1, "sigma_f": 10}}`. `family` is the number of comparisons that share the alpha.
-    Cells that differ on nuisance axes alone, or on axes in `over`, are one row, with the columns of `add_choices`.
+    Cells that differ on nuisance axes alone are one row, with the columns of `add_choices`.
     Raises NotFoundError for an unknown grid, baseline or measure and SpecError for a measure without meaning.
     """
-    return _judge_grid(store, grid, measure_of(store, grid, measure), baseline, tuple(over))
+    return _judge_grid(store, grid, measure_of(store, grid, measure), baseline)
 
 
 @once
-def _judge_grid(
-    store: Store, grid: str, measure: GridMeasure, baseline: str | None, over: tuple[str, ...]
-) -> pl.DataFrame:
-    compared = compared_runs(store, grid, measure, baseline=baseline, over=over)
+def _judge_grid(store: Store, grid: str, measure: GridMeasure, baseline: str | None) -> pl.DataFrame:
+    compared = compared_runs(store, grid, measure, baseline)
     judged = compare_runs(compared, measure)
     counts = [(compared.values["state"] == state).cast(pl.Int64).alias(state) for state in OF_FILES]
     progress = compared.values.select("cell", *counts).group_by("cell").sum()
@@ -66,19 +63,11 @@ def _judge_grid(
     return queries.in_plan_order(store.sql, store.grid(grid), judged)
 
 
-def compared_runs(
-    store: Store, grid: str, measure: GridMeasure, *, baseline: str | None = None, over: Sequence[str] = ()
-) -> ComparedRuns:
-    """The runs that verdicts compare; of a grid with nuisance axes, or with `over`, as `tune` chooses them."""
-    return _compared_runs(store, grid, measure, baseline, tuple(over))
-
-
 @once
-def _compared_runs(
-    store: Store, grid: str, measure: GridMeasure, baseline: str | None, over: tuple[str, ...]
-) -> ComparedRuns:
+def compared_runs(store: Store, grid: str, measure: GridMeasure, baseline: str | None = None) -> ComparedRuns:
+    """The runs that verdicts compare; of a grid with nuisance axes, as `tune` chooses them."""
     bases, scale, better = baselines_of(store, grid, baseline), measure.scale, measure.better
-    return tune(runs(store, grid, measure), store.grid(grid), bases, scale=scale, better=better, over=over)
+    return tune(runs(store, grid, measure), store.grid(grid), bases, scale=scale, better=better)
 
 
 def tune_runs(store: Store, grid: str, values: pl.DataFrame, measure: GridMeasure) -> ComparedRuns:
@@ -89,9 +78,14 @@ def tune_runs(store: Store, grid: str, values: pl.DataFrame, measure: GridMeasur
 
 
 def tune_over(store: Store, grid: str, over: Sequence[str]) -> Store:
-    """Return the store as if the axes `over` of a grid were nuisance axes. Raises as `verdicts` with `over`."""
-    compared_runs(store, grid, measure_of(store, grid, None), over=over)
-    return store.tuned_over(grid, over)
+    """Return the store as if the axes `over` of a grid were nuisance axes.
+
+    Raises SpecError if `over` has an unknown axis, has nothing to choose, or leaves nothing to compare.
+    """
+    require_known(over, store.grid(grid))
+    tuned = store.tuned_over(grid, over)
+    require_choice(over, compared_runs(tuned, grid, measure_of(tuned, grid, None)), tuned.grid(grid))
+    return tuned
 
 
 def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str, Any]]:

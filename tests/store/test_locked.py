@@ -273,7 +273,7 @@ def test_a_result_is_kept_for_its_store_and_arguments_and_an_error_is_not(
             raise KeyError(grid)
         return [grid]
 
-    assert find(first, "a") is find(first, "a")
+    assert find(first, "a") is find(first, "a") is find(first, grid="a", most=1)
     assert find(second, "a") is not find(first, "a")
     assert find(first, "a", most=2) is not find(first, "b")
     for _ in range(2):

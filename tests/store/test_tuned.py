@@ -36,10 +36,10 @@ def test_every_setting_is_one_row_at_its_best_level(store: Store, tmp_path: Path
         ("Integral · 0.5", "rate=0.5", 5, 2, "equivalent"),
     ]
     with Store.open(tuned(tmp_path, axis="").root) as plain:
-        asked = verdicts(plain, "quickstart", over=["rate"])
+        asked = verdicts(tune_over(plain, "quickstart", ["rate"]), "quickstart")
         assert verdicts(plain, "quickstart").height == 14
     assert_frame_equal(found, asked)  # without an option what --best-over does
-    assert_frame_equal(found, verdicts(store, "quickstart", over=["rate"]))
+    assert_frame_equal(found, verdicts(tune_over(store, "quickstart", ["rate"]), "quickstart"))
 
 
 def test_best_over_an_axis_is_judged_as_a_nuisance_axis_is(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from synthetic import SUBMISSION, Campaign, write_campaign, write_shard
 
 from ablate.grid.errors import SpecError
 from ablate.store.analysis.explain_verdict import why
-from ablate.store.analysis.verdicts import verdicts
+from ablate.store.analysis.verdicts import tune_over, verdicts
 from ablate.store.files.atomic import write_json
 from ablate.store.statistics import item_bars, summarise
 from ablate.store.statistics.shared_variance import guard_variance
@@ -80,7 +80,7 @@ def rates(root: Path, seeds: range = range(8), missing: dict[tuple[str, int], st
 def test_the_best_rate_of_each_operator_is_chosen_by_the_other_seeds(tmp_path: Path) -> None:
     campaign = rates(tmp_path)
     with Store.open(campaign.root) as store:
-        found = verdicts(store, "quickstart", over=["rate"])
+        found = verdicts(tune_over(store, "quickstart", ["rate"]), "quickstart")
         plain = {row["label"]: row for row in verdicts(store, "quickstart").iter_rows(named=True)}
     (row,) = found.iter_rows(named=True)
     assert (row["label"], row["selected"], row["among"]) == ("SSA · 0.2", "rate=0.2", 3)
@@ -96,14 +96,14 @@ def test_without_a_value_to_choose_by_there_is_no_verdict(tmp_path: Path, operat
     lost = {(f"{operator} · {rate}", seed): status for rate in (0.1, 0.2, 0.3) for seed in range(8)}
     some = {(f"{operator} · 0.1", 0): status}
     with Store.open(rates(tmp_path / "all", missing=lost).root) as store:
-        (row,) = verdicts(store, "quickstart", over=["rate"]).iter_rows(named=True)
+        (row,) = verdicts(tune_over(store, "quickstart", ["rate"]), "quickstart").iter_rows(named=True)
     assert (row["verdict"], row["p_holm"], row["difference"]) == ("no verdict", None, None)
     where = " in the baseline" if operator == "softmax" else ""
     assert "24" in row["reason"]
     assert ("outstanding" in row["reason"]) == (status == "pending")
     assert (row["among"], row["selected"]) == ((0, None) if operator == "SSA" else (3, "rate=0.2"))
     with Store.open(rates(tmp_path / "some", missing=some).root) as store:
-        (row,) = verdicts(store, "quickstart", over=["rate"]).iter_rows(named=True)
+        (row,) = verdicts(tune_over(store, "quickstart", ["rate"]), "quickstart").iter_rows(named=True)
     told = "preliminary: 23 of 24 runs that choose" if status == "pending" else "1 of 24 runs that choose"
     assert (row["verdict"], row["reason"].startswith(told + where)) == ("better", True)
 
@@ -117,7 +117,7 @@ def test_a_selection_that_leaves_one_cell_or_has_no_choice_is_refused(tmp_path: 
     factors = {"rate": (0.1,)} if axis == "rate" else {}
     campaign = write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, seeds=range(4))
     with Store.open(campaign.root) as store, pytest.raises(SpecError, match=told):
-        verdicts(store, "quickstart", over=[axis])
+        tune_over(store, "quickstart", [axis])
 
 
 def test_a_variance_of_the_grid_is_that_of_its_verdicts(tmp_path: Path) -> None:
