@@ -40,9 +40,6 @@ from ablate.store.statistics.check import CHECK_NAMES, Check, CheckName
 from ablate.store.statistics.verdict import CLAIMS, MIN_PAIRS
 from ablate.store.store import Store
 
-RULES: Final = 3
-"""Release of the rules; verdicts that another release stored are computed again."""
-
 _LOG: Final = logging.getLogger(__name__)
 
 _DOUBTS: Final[Sequence[CheckName]] = ("on", "control", "noise", "finished", "tuned")

@@ -206,7 +206,7 @@ def pair(arm: Arm, base: Arm, scale: Scale) -> Pairing:
     codes = {run.code for run in used}
     unfair = (
         _no_run_usable(arm, base)
-        or _every_run(arm, base, "unmeasured", "the {} {} ended without recording the measure")
+        or _none_measured(arm, base)
         or _failures_differ(arm, base, paired=paired)
         or (None if usable else misfit(scale))
         or (_UNPAIRED_CHOICE if not paired and any(run.chosen is not None for run in arm.runs.values()) else None)
@@ -278,10 +278,11 @@ def _no_run_usable(arm: Arm, base: Arm) -> str | None:
     return None
 
 
-def _every_run(arm: Arm, base: Arm, outcome: Outcome, words: str) -> str | None:
+def _none_measured(arm: Arm, base: Arm) -> str | None:
     for side, where in ((arm, "here"), (base, "in the baseline")):
-        if side.runs and all(run.outcome == outcome for run in side.runs.values()):
-            return f"{words.format(_count(len(side.runs), 'run'), where)}, so there is nothing to compare"
+        if side.runs and all(run.outcome == "unmeasured" for run in side.runs.values()):
+            told = f"the {_count(len(side.runs), 'run')} {where} ended without recording the measure"
+            return f"{told}, so there is nothing to compare"
     return None
 
 

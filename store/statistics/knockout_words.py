@@ -33,14 +33,9 @@ class KnockoutResult(NamedTuple):
 
 
 def describe_removal(
-    changes: Sequence[float],
-    errors: Sequence[float | None],
-    band: float,
-    *,
-    items: Sequence[int] = (),
-    learned: Sequence[bool] | None = None,
+    changes: Sequence[float], errors: Sequence[float | None], band: float, *, items: Sequence[int] = ()
 ) -> KnockoutResult:
-    """Describe the changes of one component; runs that did not learn are left out.
+    """Describe the changes of one component in runs that learned.
 
     "off": below a tenth of the band in every run. "on": at least the band in every run, for the worse; for the better,
     it is on and hurts. "mixed": off in some runs and the band or more in others, or the band or more with both signs.
@@ -50,17 +45,14 @@ def describe_removal(
     """
     if not 0 < band < math.inf:
         raise ValueError(f"the band is {band}; give a positive number")
-    kept = [True] * len(changes) if learned is None else list(learned)
-    change = np.array([each for each, counts in zip(changes, kept, strict=True) if counts], float)
-    error = np.array([math.nan if e is None else e for e, counts in zip(errors, kept, strict=True) if counts], float)
+    change, error = np.array(changes, float), np.array([math.nan if each is None else each for each in errors], float)
     low, high = (float(change.min()), float(change.max())) if len(change) else (math.nan, math.nan)
     doubt, size = _ERRORS * error, np.abs(change)
     open_ = ~((doubt <= OFF * band) | (size - doubt >= OFF * band))  # an error of NaN leaves it open
     if not len(change) or not np.isfinite(change).all():
         return KnockoutResult("unknown", len(change), low, high)
     if open_.any():
-        counts = np.array([each for each, counts in zip(items, kept, strict=True) if counts], float) if items else None
-        return KnockoutResult("unknown", len(change), low, high, _items_needed(counts, doubt, open_, band))
+        return KnockoutResult("unknown", len(change), low, high, _items_needed(items, doubt, open_, band))
     off, on = size < OFF * band, size >= band
     if off.all():
         word: Word = "off"
@@ -73,8 +65,8 @@ def describe_removal(
     return KnockoutResult(word, len(change), low, high)
 
 
-def _items_needed(items: np.ndarray | None, doubt: np.ndarray, open_: np.ndarray, band: float) -> int | None:
+def _items_needed(items: Sequence[int], doubt: np.ndarray, open_: np.ndarray, band: float) -> int | None:
     """Return how many items per run bring two standard errors to a tenth of the band; None if errors are unknown."""
-    if items is None or not np.isfinite(doubt[open_]).all():
+    if not items or not np.isfinite(doubt[open_]).all():
         return None
-    return math.ceil(float((items[open_] * np.square(doubt[open_] / (OFF * band))).max()))
+    return math.ceil(float((np.array(items, float)[open_] * np.square(doubt[open_] / (OFF * band))).max()))

@@ -14,7 +14,6 @@ from ablate.variants.operator import Operator
 STAGES = tuple(name for name in Operator.model_fields if name != "name")
 """The stages, in the order of the equation."""
 
-_WITHOUT_OFF_STATE = frozenset(("preparation", "product", "signals", "score", "merge", "head_norm"))
 
 Component = tuple[str, ...]
 """Stages in the order of the equation."""
@@ -46,16 +45,6 @@ def without(operator: Operator, stages: Collection[str]) -> Operator:
     """Return the operator with its components that have one of `stages` at their default choice."""
     gone = {stage for component in components(operator) if not set(stages).isdisjoint(component) for stage in component}
     return _at_default(operator, gone) if gone else operator
-
-
-def is_removed(operator: Operator, component: Component) -> bool:
-    """Return True if every stage of `component` has an off state, so that the default removes it.
-
-    Scores, products, signals and their merge, most normalisers, and norms have none: the default takes their place.
-    """
-    changed = set(changed_stages(operator)) & set(component)
-    replaced = "normaliser" in changed and not operator.normaliser.has_ground
-    return not replaced and not changed & _WITHOUT_OFF_STATE
 
 
 def _smallest_with(operator: Operator, stage: str) -> set[str]:
