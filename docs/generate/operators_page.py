@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from figures import COLOURS, Lines, Panel, draw_picture
 from markdown import escape, fill_template, table, write_facts
 from matplotlib.figure import SubFigure
+from weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
 
 from ablate.training.catalogue.choice_words import FIELD_HEADINGS, field_rows
 from ablate.training.catalogue.explain import (
@@ -19,7 +20,6 @@ from ablate.training.catalogue.explain import (
 )
 from ablate.training.catalogue.explanation import Explanation
 from ablate.training.catalogue.stage_words import formula
-from ablate.training.catalogue.weight_profile import LAST, LOGITS, SETTINGS, Profile, Setting, equation, profiles
 from ablate.variants import Backbone, Operator, Placement, Tokens, Transformer, softmax
 from ablate.variants.model.shapes import shapes_only
 from ablate.variants.papers.catalogue import PAPERS, NamedOperator, catalogue
