@@ -1,5 +1,6 @@
 """The answer of `ablate plan`: counts, cells left out by rules, parameters, expected time and statistical power."""
 
+import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,6 @@ from ablate.runners.backends.slurm.spec import Slurm
 from ablate.runners.backends.slurm.submit.resource_classes import Demands
 from ablate.runners.backends.slurm.submit.workload import plan_allocation
 from ablate.runners.output import format_count, line_width
-from ablate.runners.planning.control_plan import control_lines
 from ablate.runners.planning.duration import Estimate, PlannedWorkers, estimate
 from ablate.runners.planning.power import Resolution, resolution_lines, resolutions
 from ablate.runners.planning.preflight import Preflight
@@ -138,7 +138,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         seed_work=count_seeds(worklist, grids) if times.unknown else {},
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
         resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
-        controls={grid.name: tuple(control_lines(grid, times, len(chosen.to_do))) for grid in grids},
+        controls={grid.name: tuple(_control_lines(grid, times, len(chosen.to_do))) for grid in grids},
         findings={name: find_warnings(cells) for name, cells in planned_cells.items()},
     )
 
@@ -295,3 +295,26 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
         "controls": {name: list(lines) for name, lines in plan.controls.items()},
         "findings": {name: each.data for name, each in plan.findings.items()},
     }
+
+
+def _control_lines(grid: Grid, times: Estimate, to_do: int) -> Iterator[str]:
+    """Yield lines about the controls of a grid that compares cells, given the time of all `to_do` trials."""
+    if grid.measure is None or grid.baseline is None:
+        return
+    seeds, offered = len(tuple(grid.seeds)), grid.offered
+    known = to_do - times.unknown
+    hours = times.hours / known if times.hours and known > 0 else None
+
+    def cost(cells: int) -> str:
+        duration = "" if hours is None else f", about {format_hours(hours * cells * seeds, times.unit)}"
+        return f"{format_count(cells, 'cell')}, {format_count(cells * seeds, 'trial')}{duration}"
+
+    if offered.cells:
+        yield f"controls: {cost(len(offered.cells))} of these"
+    if offered.absent:
+        labels = [*dict.fromkeys(offered.absent.values())]
+        wanted = [] if grid.controls == "auto" else [each for each in grid.controls if isinstance(each, str)]
+        code = json.dumps([*wanted, *labels], ensure_ascii=False) if grid.controls else '"auto"'
+        yield f"controls that are missing: {', '.join(labels)}"
+        yield f"  write Grid(..., controls={code}) to add {cost(len(offered.absent))}"
+    yield from offered.unfit

@@ -1,7 +1,7 @@
 """Checks of operators by random input, for plans: starts that cannot move, fixed numbers, same functions."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, final
 
@@ -10,7 +10,6 @@ from ablate.grid.names import some
 from ablate.runners.output import format_count, slow_notice
 from ablate.runners.planning.duration import describe_problem
 from ablate.runners.processes.process_state import use_threads
-from ablate.training.planning.granularities import fixed_number_line, fixed_numbers
 from ablate.training.planning.random_layer import smallest_layer
 from ablate.training.planning.same_functions import (
     Functions,
@@ -30,7 +29,7 @@ from ablate.training.planning.starts import (
     starts,
 )
 from ablate.training.trial import Trial
-from ablate.variants import Backbone, ForeignBackbone, Mixer, Operator
+from ablate.variants import Backbone, ForeignBackbone, Mixer, Number, Operator
 
 MOST_OPERATORS: Final = 500
 """Distinct operators, or trainings, of a grid that are tried, each some milliseconds."""
@@ -75,12 +74,11 @@ class _GridChecks:
         self._unchecked: dict[str, None] = {}
 
     def findings(self) -> Findings:
-
         starts, same = flat_starts(self._starts()), self._try("same functions", self._same_functions) or ()
-        fixed = self._try("granularities", partial(fixed_numbers, self._operators)) or ()
+        fixed = self._try("granularities", partial(_fixed_numbers, self._operators)) or ()
         lines = (
             *flat_start_lines(starts),
-            *([fixed_number_line(fixed)] if fixed else []),
+            *([_fixed_number_line(fixed)] if fixed else []),
             *same_function_lines(same),
             *self._foreign_lines(),
             *self._unchecked,
@@ -117,7 +115,6 @@ class _GridChecks:
                 yield from ((cell.label, each) for each in number_starts or ())
 
     def _same_functions(self) -> tuple[SameFunction, ...]:
-
         if not self._cells or self._are_too_many("same functions"):
             return ()
         cells = self._list_cells()
@@ -169,3 +166,35 @@ class _GridChecks:
 def _rest(trial: Trial) -> tuple[Any, ...]:
     """Return the fields of a trial in which cells of the same function are equal."""
     return tuple(getattr(trial, name) for name in type(trial).model_fields if name not in _APART)
+
+
+class _FixedNumber(NamedTuple):
+    """A number that is fixed in some cells, by `constant`, and trained in others, from the same start."""
+
+    number: str
+    """As "stage.field"."""
+    value: float
+    trained: tuple[str, ...]
+    """The granularities at which others train it."""
+
+
+def _fixed_numbers(operators: Iterable[Operator]) -> tuple[_FixedNumber, ...]:
+    """Find the numbers that `operators` compare at `constant`, without `learned=True`, with other granularities."""
+    groups: dict[tuple[str, str, Number], list[Number]] = defaultdict(list)
+    for operator in operators:
+        for name, number in operator.numbers().items():
+            if () not in number.allowed:
+                continue
+            kind = getattr(operator, name.partition(".")[0]).kind
+            groups[name, kind, number.at("constant")].append(number)
+    return tuple(
+        _FixedNumber(name, fixed.init, tuple(dict.fromkeys(each.label for each in numbers if each.per)))
+        for (name, _, fixed), numbers in groups.items()
+        if fixed in numbers and any(each.per for each in numbers)
+    )
+
+
+def _fixed_number_line(numbers: Iterable[_FixedNumber]) -> str:
+    """Say in a line what `constant` means."""
+    values = ", ".join(f"{each.number} stays at {each.value:g}" for each in numbers)
+    return f"per='constant' trains nothing: {values}; learned=True trains one scalar for all layers and heads"
