@@ -28,11 +28,6 @@ class Agreement(NamedTuple):
         return all(mine is None or its is None or mine == its for mine, its in pairs)
 
 
-def find_fitting(cell: Agreement, baselines: Sequence[Agreement]) -> list[str]:
-    """Return those of `baselines` that fit a cell, one for all levels of nuisance axes."""
-    return [*{each.others: each.cell for each in baselines if cell.fits(each)}.values()]
-
-
 def find_baselines(
     grid: str, wanted: Mapping[str, object], columns: Columns, agreed: Sequence[Agreement]
 ) -> tuple[str, dict[str, str]]:
@@ -55,7 +50,7 @@ def find_baselines(
     for one in agreed:
         if one.agrees < best:
             own = exact.get((one.others, one.tuned))
-            fitting = [own] if own else find_fitting(one, nearest)
+            fitting = [own] if own else [*{each.others: each.cell for each in nearest if one.fits(each)}.values()]
             if len(fitting) != 1:
                 raise SpecError(
                     f"the baseline of grid {grid!r}, {told}, selects {nearby}, of which {len(fitting)} fit the cell "

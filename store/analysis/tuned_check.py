@@ -44,14 +44,10 @@ def tuned_checks(
         arms = [_Arm(where, each, compared, tried) for where, each in (("here", cell), ("in the baseline", base))]
         check = _judge(arms, values)
         differing = [name for name in paths if levels[cell].get(name) != levels[base].get(name) and name not in values]
-        if check.answer == "unknown" and differing and all(_is_tunable(paths[name]) for name in differing):
+        if check.answer == "unknown" and {paths[name].partition(".")[0] for name in differing} == {_TUNABLE}:
             check = Check("tuned", "-", f"{', '.join(differing)} itself is compared")
         checks[cell] = check
     return checks
-
-
-def _is_tunable(path: str) -> bool:
-    return path.partition(".")[0] == _TUNABLE
 
 
 def _read_values(store: Store, grid: str, paths: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,6 @@ from ablate.store.analysis.learned_runs import LearnedRuns, find_by_rule, mark_l
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.once import once
 from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, runs
-from ablate.store.statistics import Baseline
 from ablate.store.statistics.two_part import two_part as judge_two_parts
 from ablate.store.store import Store
 
@@ -45,7 +44,8 @@ def _two_parts(store: Store, grid: str, by: GridMeasure, baseline: str | None) -
     marked = compared.values.join(known, on="trial", how="left", maintain_order="left")
     if not (marked["learned"] == 0).any():
         return None
-    return TwoParts(learned.source, learned.words, _judge(marked, compared.baseline, by))
+    rule: dict[str, Any] = {name: getattr(by, name) for name in ("scale", "better", "rope", "alpha")}
+    return TwoParts(learned.source, learned.words, judge_two_parts(marked, baseline=compared.baseline, **rule))
 
 
 def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> set[tuple[str, int]] | None:
@@ -58,10 +58,6 @@ def runs_that_learned(store: Store, grid: str, by: GridMeasure, baseline: str | 
 def _find_learned(store: Store, grid: str, by: GridMeasure, baseline: str | None) -> LearnedRuns | None:
     learned = find_by_rule(store, grid, by, runs) or _in_groups(store, grid, by, runs(store, grid, by), baseline)
     return learned if learned is not None and learned.divides else None
-
-
-def _judge(values: pl.DataFrame, base: Baseline, by: GridMeasure) -> pl.DataFrame:
-    return judge_two_parts(values, baseline=base, scale=by.scale, better=by.better, rope=by.rope, alpha=by.alpha)
 
 
 def _in_groups(

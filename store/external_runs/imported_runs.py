@@ -88,7 +88,7 @@ def _find_sources(paths: Sequence[Path]) -> Iterator[_Source | AblateError]:
             yield _Source(file, partial(_read_csv, name, file))
     yield from (_Source(top, partial(_read_tensorboard, within)) for top, within in folders.items())
     if exports:
-        yield _Source(exports[0], partial(_read_exports, exports))
+        yield _Source(exports[0], lambda _: read_exports(exports))
 
 
 def _read_tensorboard(folders: Mapping[Path, tuple[str, Sequence[Path]]], _: What) -> list[Reading]:
@@ -101,10 +101,6 @@ def _read_wandb(name: str, file: Path, _: What) -> list[Reading]:
 
 def _read_csv(name: str, file: Path, what: What) -> list[Reading]:
     return read_csv(name, file, what.step, what.columns, what.needed)
-
-
-def _read_exports(files: Sequence[Path], _: What) -> list[Reading]:
-    return read_exports(files)
 
 
 def _find_files(path: Path) -> list[tuple[Path, str]]:
