@@ -5,7 +5,16 @@ from typing import Any, Final
 
 import polars as pl
 
-from ablate.dashboards.data.formatting import change, count, in_odds, join_words, p_value, point, runs_words
+from ablate.dashboards.data.formatting import (
+    change,
+    count,
+    in_odds,
+    join_words,
+    p_value,
+    point,
+    runs_words,
+    write_minus,
+)
 from ablate.dashboards.data.grid_context import GridContext, best_first
 from ablate.dashboards.data.user_errors import join_sentences
 from ablate.store.analysis.headline import mark_checks
@@ -73,13 +82,13 @@ def name_best(
     doubtful, passed = find_doubtful(verdicts, measure), verdicts["headline"].any()
     if row["verdict"] in CLAIMS:
         of = "This claim does not pass every check;" if passed else "No claim here passes every check; of this one,"
-        doubt = "" if doubtful is None else f" {of} {doubtful['doubt']}."
+        doubt = "" if doubtful is None else f" {of} {write_minus(doubtful['doubt'])}."
         controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
-        beyond = f" It is {controls[0]}." if controls else ""
+        beyond = f" It is {write_minus(controls[0])}." if controls else ""
         return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
     for word, what in (("equivalent", f"equivalent to {baseline}"), ("off", "off: what it changes did nothing")):
         if (equal := verdicts.filter(verdict=word).height) == verdicts.height:
-            doubt = "" if doubtful is None else f" No claim here passes every check: {doubtful['doubt']}."
+            doubt = "" if doubtful is None else f" No claim here passes every check: {write_minus(doubtful['doubt'])}."
             return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}.{doubt}"
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
 
@@ -124,7 +133,10 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
 
 
 def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Say which axes matter, by size, each with its best level, name the others, and say what all variants do."""
+    """Say which axes matter, by size, each with its best level and its doubts; name the others; say what all do.
+
+    `effects` are those of `forest.effects`.
+    """
     known = effects.filter(order=1).drop_nulls("effect")
     mains = known.sort(pl.col("effect").abs(), descending=True, maintain_order=True)
     told: dict[str, list[str]] = {"matter": [], "real": [], "equivalent": [], "undecided": []}
@@ -138,7 +150,9 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
             continue
         best = shown.sort("effect", descending=measure.better == "higher").row(0, named=True)
         size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
-        told[kind].append(f"{factor} ({best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])})")
+        doubt = f"; {best['doubt']}" if best["doubt"] else ""
+        words = f"{best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])}{doubt}"
+        told[kind].append(f"{factor} ({words})")
     empty = effects.filter((pl.col("order") == 1) & (pl.col("note") == NO_VALUE)).select("factor", "level").rows()
     sentences = [f"No run has a value at {join_words([' '.join(each) for each in empty])}."] if empty else []
     for kind, (one, several) in _AXES.items():
@@ -154,7 +168,8 @@ def _say_together(row: Mapping[str, Any], measure: GridMeasure) -> str:
     """Say what all variants together do: 'The mean of 192 cells is worse than softmax: loss +0.066 (...).'"""
     others, alone = {"equivalent": "is equivalent to {}"}, {**row, "difference": row["effect"], "corrected_low": None}
     claim = {**CLAIMS, **others}.get(row["verdict"], "is not shown to differ from {}").format(row["against"])
-    return f"The mean of {row['level']} {claim}: {size_of(alone, measure)}."
+    doubt = f"; {row['doubt']}" if row["doubt"] else ""
+    return f"The mean of {row['level']} {claim}: {size_of(alone, measure)}{doubt}."
 
 
 def lead_by_axes(effects: pl.DataFrame, verdicts: pl.DataFrame) -> bool:
@@ -310,7 +325,7 @@ def verdict_words(context: GridContext, measure: GridMeasure, verdicts: pl.DataF
     ]
     names = ["verdict", "checks", "difference", "interval", "p (Holm)", "pairs"]
     told = pl.DataFrame(texts, dict.fromkeys(names, pl.String), orient="row")
-    said = [[f"{each.answer}: {each.reason}" for each in checks[cell]] for cell in verdicts["cell"]]
+    said = [[write_minus(f"{each.answer}: {each.reason}") for each in checks[cell]] for cell in verdicts["cell"]]
     reasons = pl.DataFrame(said, dict.fromkeys(CHECK_NAMES, pl.String), orient="row")
     own = name_cells(verdicts, context).drop("verdict", "difference", "pairs", *CHECK_NAMES)
     whole = pl.concat([own, told, reasons], how="horizontal")

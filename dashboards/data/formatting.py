@@ -36,6 +36,14 @@ def numbers_apart(one: float, other: float) -> tuple[str, str]:
     return long if short[0] == short[1] and long[0] != long[1] else short
 
 
+_NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
+
+
+def write_minus(sentence: str) -> str:
+    """A sentence of the analysis with a real minus sign before its negative numbers."""
+    return _NEGATIVE.sub(_MINUS, sentence)
+
+
 def _use_minus(text: str) -> str:
     return text.replace("-", _MINUS)
 

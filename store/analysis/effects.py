@@ -7,6 +7,8 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ablate.grid.names import label_of
+from ablate.store.analysis.headline import tell_doubts
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.two_part import two_part
@@ -67,6 +69,26 @@ def effects(
         notes.append(f"some runs did not learn ({parts.learned}): means compare how often as much as how well")
     rows = result.effects.with_columns(_strip_marks(pl.col("factor", "note")))
     return result._replace(effects=rows, notes=[*(note.replace(_AXIS, "") for note in result.notes), *notes])
+
+
+def tell_doubts_of_levels(
+    store: Store, grid: str, rows: pl.DataFrame, *, measure: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Say of each row of `effects` which checks of its cells, as `judge` has them, answer no or unknown; '' if none.
+
+    Pairs of axes and grids without a baseline have none. Raises as `judge` does.
+    """
+    if not store.grid(grid)["baseline"]:
+        return [""] * rows.height
+    by = measure_of(store, grid, measure)
+    judged = judge(store, grid, measure=by._asdict()).rows
+    values, _, _ = _factors(store, grid, tune_runs(store, grid, runs(store, grid, by), by).values)
+    judged = judged.join(values.select("cell", pl.col(f"^{_AXIS}.*$")).unique("cell"), on="cell", how="left")
+    said = []
+    for order, factor, level in rows.select("order", "factor", "level").iter_rows():
+        of_level = judged.filter(pl.col(_AXIS + factor) == level) if order == 1 else judged
+        said.append(tell_doubts(of_level) if order < 2 else "")
+    return said
 
 
 def _bases(every: ComparedRuns, cells: Collection[str]) -> set[str]:

@@ -17,6 +17,21 @@ def mark_checks(row: Mapping[str, Any]) -> str:
     return "".join(MARKS[row[name]] for name in CHECK_NAMES)
 
 
+def tell_doubts(rows: pl.DataFrame) -> str:
+    """Say which checks of judged rows answer no or unknown: 'checks of 4 cells: tuned no in 4, finished unknown in 1'.
+
+    Empty if none does.
+    """
+    told = [
+        f"{name} {answer}{f' in {n}' if rows.height > 1 else ''}"
+        for answer in ("no", "unknown")
+        for name in CHECK_NAMES
+        if (n := rows[name].to_list().count(answer))
+    ]
+    of = f" of {rows.height} cells" if rows.height > 1 else ""
+    return f"checks{of}: {', '.join(told)}" if told else ""
+
+
 def count_headlines(rows: pl.DataFrame) -> str:
     """Say how many claims of judged rows pass all checks, and which checks stand in the way of the others."""
     claims = rows.filter(pl.col("verdict").is_in([*CLAIMS, "equivalent"]))

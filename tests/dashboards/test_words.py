@@ -4,13 +4,16 @@ import math
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from synthetic import write_campaign
 
 from ablate.dashboards.data.captions import rank_axes
 from ablate.dashboards.data.formatting import change, count, duration, entry, join_words, number, p_value
-from ablate.store.analysis.effects import effects
+from ablate.dashboards.figures import forest
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import measure_of
+from ablate.store.statistics.check import CHECK_NAMES
 from ablate.store.store import Store
 
 
@@ -78,6 +81,24 @@ def test_a_level_without_a_value_is_named_before_what_axes_do(tmp_path: Path) ->
     fixed: dict[str, Any] = {"steps": 2, "sigma_f": (5,), "sigma_x": (1,), "seeds": range(3)}
     write_campaign(tmp_path, operators=("softmax", "SSA"), factors=factors, failed=dead, **fixed)
     with Store.open(tmp_path) as store:
-        levels = effects(store, "quickstart")
-        said = rank_axes(levels.effects, measure_of(store, "quickstart", None))
+        measure = measure_of(store, "quickstart", None)
+        levels = forest.effects(store, "quickstart", measure)
+        assert levels is not None
+        said = rank_axes(levels.effects, measure)
     assert said.partition(".")[0].endswith("lr 1e6")
+
+
+def test_an_axis_is_named_with_the_checks_of_its_cells_that_do_not_say_yes(tmp_path: Path) -> None:
+    fixed: dict[str, Any] = {"steps": 2, "sigma_f": (5,), "sigma_x": (1,), "seeds": range(5)}
+    write_campaign(tmp_path, operators=("softmax", "SSA"), factors={"lr": ["0.1", "0.2"]}, **fixed)
+    with Store.open(tmp_path) as store:
+        measure = measure_of(store, "quickstart", None)
+        levels, judged = forest.effects(store, "quickstart", measure), judge(store, "quickstart")
+    assert levels is not None
+    effects = levels.effects.filter(factor="operator", order=1)
+    assert effects["verdict"].to_list() == ["better"]
+    of_level = judged.rows.filter(pl.col("label").str.starts_with("SSA"))
+    counts = {name: of_level[name].to_list().count("unknown") for name in CHECK_NAMES}
+    (said,) = [each for each in rank_axes(effects, measure).split(". ") if "operator" in each]
+    assert max(counts.values()) == of_level.height == 2
+    assert [f"{name} unknown in {n}" in said for name, n in counts.items()] == [n > 0 for n in counts.values()]
