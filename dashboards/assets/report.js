@@ -58,6 +58,13 @@
     if (xaxis.ticktext) xaxis.ticktext = xaxis.ticktext.filter(kept);
   }
 
+  // names of rows above their bars
+  function raise(layout) {
+    const place = { x: 0, xref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: layout.yaxis.tickfont };
+    layout.annotations = layout.yaxis.ticktext.map((text, y) => ({ text, y, ...place }));
+    layout.yaxis.showticklabels = false;
+  }
+
   const linesOf = (names) => names.length * Math.max(...names.map((name) => name.split("<br>").length), 0);
 
   // three figures on a page, two of those with numbers in fields; rows of names get smaller letters
@@ -74,6 +81,7 @@
     const { data, layout } = system.matches && !printing ? dark(plot.figure) : structuredClone(plot.figure);
     for (const trace of data) if (plot.hidden.has(trace.legendgroup)) trace.visible = false;
     if (narrow.matches && !plot.element.closest(".wide")) thin(layout); // panels side by side scroll instead
+    if (narrow.matches && !printing && layout.yaxis2?.ticktext) raise(layout);
     if (printing) fitPage(data, layout);
     plot.element.style.height = `${layout.height}px`;
     return Plotly.react(plot.element, data, layout, config);

@@ -213,16 +213,19 @@ def cut(name: str, most: int) -> str:
 
 
 def least_width(figure: go.Figure) -> int:
-    """Pixels below which panels, names side by side, or texts at both ends of rows cannot be read; else 0."""
-    panel, second_axis, name, at_the_sides = 310, 70, 12, 160  # pixels
+    """Pixels below which panels, names side by side, or texts behind rows cannot be read; else 0.
+
+    Names before rows do not count: pages put them above the bars where there is no room.
+    """
+    panel, second_axis, name, at_the_sides = 295, 70, 12, 160  # pixels
     domains = {axis.domain[0] for axis in figure.select_xaxes() if axis.domain is not None}
     second = any(axis.side == "right" for axis in figure.select_yaxes())
     panels = (panel + second * second_axis) * len(domains) if len(domains) > 1 else 0
     named = [len(axis.tickvals) for axis in figure.select_xaxes() if axis.type == "category" and axis.tickvals]
     names = name * max(named, default=0)
-    texts = [axis.ticktext for axis in figure.select_yaxes() if axis.ticktext]
+    texts = [axis.ticktext for axis in figure.select_yaxes() if axis.ticktext and axis.side == "right"]
     letters = [max(len(line) for text in each for line in _TAG.sub("", text).split("<br>")) for each in texts]
-    rows = round(_LETTER * sum(letters)) + panel // 2 if second and len(texts) > 1 else 0
+    rows = round(_LETTER * sum(letters)) + panel // 2 if texts else 0
     beside = figure.layout.margin.r or 0  # names at the ends of lines
     labelled = panel + beside if beside > at_the_sides / 2 else int((figure.layout.meta or {}).get("least_width", 0))
     return max(panels, names + at_the_sides if names > panel else 0, rows, labelled)

@@ -166,7 +166,7 @@ def test_the_interval_that_decides_is_thinner_and_names_have_room(about: GridCon
         least_width(forest.draw_differences(found, Appearance(dict.fromkeys(keys(about), name), {}), MEASURE, words))
         for name in ("SSA", "Principled per query · 0.001")
     )
-    assert short < 388 < long
+    assert long == short < 368  # on a phone names stand above the bars
 
 
 def test_cells_with_long_names_have_rows_and_panels_of_different_names(about: GridContext) -> None:

@@ -199,6 +199,18 @@
     if (lines.join("<br>") !== title) window.Plotly.relayout(plot, { "xaxis.title.text": lines.join("<br>") });
   }
 
+  // names of rows stand above their bars where there is no room beside them
+  function fitRows(plot) {
+    const { layout, _fullLayout: drawn } = plot, names = layout?.yaxis?.ticktext;
+    if (!names || !layout.yaxis2?.ticktext || !drawn?._size) return;
+    const isHidden = layout.yaxis.showticklabels === false, isAbove = isHidden && layout.annotations?.length > 0;
+    const above = plot.clientWidth < 600 && (isHidden || drawn._size.w < 160);
+    if (above === isAbove && above === isHidden) return;
+    const place = { x: 0, xref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: layout.yaxis.tickfont };
+    const annotations = above ? names.map((text, y) => ({ text, y, ...place })) : [];
+    window.Plotly.relayout(plot, { "yaxis.showticklabels": !above, annotations });
+  }
+
   const keys = () => document.getElementById("keys");
 
   document.addEventListener("toggle", (event) => event.target.tagName === "DETAILS" && load(event.target), true);
@@ -317,7 +329,7 @@
     keepCursor();
     keepFolds(records);
     paintAll();
-    for (const plot of document.querySelectorAll("#page .js-plotly-plot")) fitTitle(plot);
+    for (const plot of document.querySelectorAll("#page .js-plotly-plot")) [fitTitle, fitRows].forEach((fit) => fit(plot));
     const heading = document.querySelector("#page h1");
     const title = [heading?.textContent, campaign(), "ablate"].filter(Boolean).join(" · "); // stands above a print
     const said = document.getElementById("said");
