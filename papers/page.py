@@ -25,6 +25,7 @@ from ablate.dashboards.data.seed_averages import Scale
 from ablate.dashboards.data.user_errors import require
 from ablate.dashboards.figures.canvas import value_axis
 from ablate.dashboards.figures.table import Sheet, TableText, table_sheet
+from ablate.grid.names import some
 from ablate.papers.figures import paper_tables
 from ablate.papers.figures.item import Drawn, Item
 from ablate.papers.figures.items import ITEMS
@@ -52,7 +53,7 @@ def chosen_item(view: PageView) -> Item:
     items = {each.name: each for each in ITEMS if each.paper == paper}
     if name is not None:
         return items[require(f"paper {paper}", "item", name, items)]
-    tables = [table.partition("-")[0].removeprefix("T") for of, table, _ in most if of == paper]
+    tables = [table.partition("-")[0].removeprefix("T") for of, table in most if of == paper]
     first = next(each for each in items.values() if each.kind == "table")
     return items[f"table {tables[0]}"] if tables else first
 
@@ -62,28 +63,27 @@ def _has_no_values(chosen: Item) -> bool:
 
 
 @memoise
-def _most(view: PageView) -> list[tuple[str, str, bool]]:
-    """Rank tables with values of the grid beside theirs: paper, table, and whether it has half of the measured cells.
+def _most(view: PageView) -> list[tuple[str, str]]:
+    """Rank tables with values of the grid beside theirs: paper and table.
 
-    Tables with half of them come first, then tables with most operators.
+    The table of which most rows have one comes first; rows of one operator at several sizes count once.
     """
     tables = view.store.sql(
-        "SELECT paper, paper_table, 2 * count(DISTINCT cell) >= "
-        "(SELECT count(DISTINCT cell) FROM v_cell_stats WHERE grid = $grid) AS half FROM v_published "
-        "WHERE grid = $grid AND NOT unusable GROUP BY paper, paper_table "
-        "ORDER BY half DESC, count(DISTINCT operator) DESC, count(DISTINCT id) DESC, paper, paper_table",
+        "SELECT paper, paper_table FROM v_published WHERE grid = $grid AND NOT unusable GROUP BY paper, paper_table "
+        "ORDER BY count(DISTINCT (operator, arguments, placement)) DESC, count(DISTINCT (setup, row_label)) DESC, "
+        "count(DISTINCT id) DESC, paper, paper_table",
         {"grid": grid_of(view).grid},
     )
-    return [(str(paper), str(table), bool(half)) for paper, table, half in tables.iter_rows()]
+    return [(str(paper), str(table)) for paper, table in tables.iter_rows()]
 
 
 def _tell_choice(view: PageView) -> str:
-    """Say how the table was chosen if the address names none and no table has half of the grid."""
-    most = _most(view)
-    if view.address.paper is not None or view.address.item is not None or (most and most[0][2]):
+    """Say that no table has a value of the grid, and which other grids have, if the address names no table."""
+    if view.address.paper is not None or view.address.item is not None or _most(view):
         return ""
-    which = "the one with most of them" if most else "the first there is, since none has any of them"
-    return f"No table has half of this grid's cells. Shown: {which}; choose another above."
+    others = view.store.sql("SELECT DISTINCT grid FROM v_published WHERE NOT unusable ORDER BY grid")["grid"].to_list()
+    where = f"; {some(others, 3)} {'has' if len(others) == 1 else 'have'}" if others else ""
+    return f"No table has a value of this grid beside one of its own{where}. Shown: the first of all tables."
 
 
 def _show_item(view: PageView) -> SlotContent:
@@ -107,10 +107,19 @@ def _show_item(view: PageView) -> SlotContent:
     missing = _missing_rows(data)
     lead = _lead_to_results(chosen, context.grid)
     missing |= {row: f"{missing[row]}; {lead}" for row in missing if lead and row in trained}
-    parts = [_table(sheet, _bands(data), missing)]
     have = data.height - data["mean"].null_count()
-    answer = f"{have} of {count(data.height, 'printed value')} {'has' if have == 1 else 'have'} a value of yours beside"
-    shown = SlotContent(caption=caption, data=data.rename(_OWN), parts=parts, files=files, answer=f"{answer} them.")
+    if not have:
+        sheet = sheet._replace(legend=[mark for mark in sheet.legend if mark[0] != "–"])
+    has = "has" if have == 1 else "have"
+    answer = f"{have or 'None'} of {count(data.height, 'printed value')} {has} a value of yours beside"
+    parts = [_table(sheet, _bands(data), missing, own=have > 0)]
+    shown = SlotContent(
+        caption=caption if have else "What the paper prints.",
+        data=data.rename(_OWN),
+        parts=parts,
+        files=files,
+        answer=f"{answer} them.",
+    )
     return shown._replace(above=above, message=_tell_choice(view))
 
 
@@ -194,14 +203,21 @@ def _missing_rows(data: pl.DataFrame) -> dict[str, str]:
 
 
 def _table(
-    sheet: Sheet, below: Mapping[tuple[str, str], Sequence[str]], missing: Mapping[str, str] | None = None
+    sheet: Sheet,
+    below: Mapping[tuple[str, str], Sequence[str]],
+    missing: Mapping[str, str] | None = None,
+    *,
+    own: bool = True,
 ) -> Component:
+    """Lay out a sheet; with `own` false without the grid's own values, of which it has none."""
     reasons = missing or {}
     titles = [*sheet.columns, *(["why nothing of yours"] if reasons else [])]
     rows = [html.Tr([html.Td(sheet.corner), *(html.Th(name, scope="col") for name in titles)])]
     for name, texts in zip(sheet.rows, sheet.entries, strict=True):
         places = zip(sheet.columns, texts, strict=True)
-        cells = [html.Td(_entry(each, below.get((name, column), ())), title=each.hint) for column, each in places]
+        cells = [
+            html.Td(_entry(each, below.get((name, column), ()), own=own), title=each.hint) for column, each in places
+        ]
         if reasons:
             cells.append(html.Td(reasons.get(name, ""), className="why"))
         rows.append(html.Tr([html.Th(name, scope="row"), *cells]))
@@ -213,11 +229,13 @@ def _table(
     return html.Div(parts)
 
 
-def _entry(each: TableText, below: Sequence[str]) -> list[Component]:
+def _entry(each: TableText, below: Sequence[str], *, own: bool) -> list[Component]:
     doubts = [html.Sup(f" {each.printed_marks}")] if each.printed_marks else []
     printed = [html.Span([each.printed, *doubts], className="printed")] if each.printed else []
-    own = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
-    value = html.Strong(own) if each.best else html.Span(own)
+    if not own:
+        return printed
+    words = [each.words, *([html.Sup(f" {each.marks}")] if each.marks else [])]
+    value = html.Strong(words) if each.best else html.Span(words)
     return [*printed, value, *(html.Small(words) for words in (*below, each.note) if words)]
 
 
