@@ -9,7 +9,7 @@ import polars as pl
 
 from ablate.dashboards.data.formatting import plain
 from ablate.dashboards.data.grid_context import MOST_ROWS, Appearance, in_order
-from ablate.dashboards.figures.canvas import break_name, canvas, name_rows, points
+from ablate.dashboards.figures.canvas import canvas, name_rows, one_line, points
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.figures.pivot import NOWHERE
 from ablate.dashboards.theme.styles import INK, PAPER, STATE_COLORS, Style
@@ -91,7 +91,7 @@ def draw_states(trials: pl.DataFrame, appearance: Appearance) -> go.Figure:
     every = max(1, -(-len(seeds) // 24))
     ticks = {"tickvals": [*range(0, len(seeds), every)], "ticktext": [str(seed) for seed in seeds[::every]]}
     figure.update_xaxes(range=[-0.7, len(seeds) - 0.3], showgrid=False, **ticks)
-    name_rows(figure, [break_name(appearance.names[cell], 40) for cell in cells])
+    name_rows(figure, one_line([appearance.names[cell] for cell in cells], 40))
     return figure
 
 

@@ -1,6 +1,5 @@
 """Page Compare: every variant against the baseline with its verdict and its cost; one variant seed by seed."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -30,7 +29,7 @@ from ablate.dashboards.app.pages.compare_costs import (
 from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link, on_phone
 from ablate.dashboards.data import captions
 from ablate.dashboards.data.control_words import CONTROLS, control_words, describe_controls
-from ablate.dashboards.data.formatting import NO_MARGIN, count
+from ablate.dashboards.data.formatting import NO_MARGIN, count, write_minus
 from ablate.dashboards.data.grid_context import MOST_ROWS, GridContext, averages, best_first, in_order, worth_drawing
 from ablate.dashboards.data.seed_averages import OF_UNITS, average_words, rope_words
 from ablate.dashboards.data.two_part_rows import TITLE, describe_parts, two_part_rows
@@ -45,10 +44,8 @@ from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.analysis.noise_caution import noise_caution
 from ablate.store.analysis.tuned_verdicts import ComparedRuns
 from ablate.store.analysis.two_part import two_part
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baseline_rows, compared_runs
 from ablate.store.statistics.check import CHECK_NAMES
-
-_NEGATIVE: Final = re.compile(r"(?<![\w)])-(?=[\d.])|(?<=\de)-(?=\d)")
 
 
 class CompareAddress(measures.MeasuredAddress):
@@ -165,23 +162,24 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     noise = noise_caution(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
     caption += join_sentences([LEGEND, count_headlines(verdicts), *noise.sentences])
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
-    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 300}
+    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 270}
     interval = {**BY_SIZE, **bars, "headerName": heading}
     last = ["checks", "pairs", "seeds to decide", "reason", *CHECK_NAMES]
     rows = rows.select(pl.exclude(last), *last)
+    rows = rows if rows["seeds to decide"].count() else rows.drop("seeds to decide")
     own = {**_VERDICT_COLUMNS, "value": {**_VERDICT_COLUMNS["value"], "headerName": measure.name}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
 
 _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "variant": {
-        **link("compare", "cell", under="verdict", minWidth=200, flex=1, wrapText=True, autoHeight=True),
+        **link("compare", "cell", under="verdict", minWidth=180, flex=1, wrapText=True, autoHeight=True),
         **on_phone(place=0, minWidth=140),
     },
-    "verdict": on_phone(hide=True),
+    "verdict": {"width": 178, **on_phone(hide=True)},
     "value": on_phone(place=2, initialWidth=106),
-    "difference": {**BY_SIZE, **on_phone(place=1, initialWidth=106)},
-    "p (Holm)": BY_SIZE,
+    "difference": {**BY_SIZE, "width": 120, **on_phone(place=1, initialWidth=106)},
+    "p (Holm)": {**BY_SIZE, "width": 110},
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "seeds to decide": {"width": 150},
     "checks": {
@@ -203,9 +201,12 @@ def _list_cells(view: PageView) -> SlotContent:
     if standings is None:
         return shown._replace(message=problem or "")
     rows, own, caption = standings
-    rows = rows.filter(pl.col("variant").is_in([names[cell] for cell in _runs_of(view).values["cell"].unique()]))
+    compared = _runs_of(view)
+    rows = rows.filter(pl.col("variant").is_in([names[cell] for cell in compared.values["cell"].unique()]))
     data = shown.data.join(rows, on="variant", how="full", coalesce=True, maintain_order="left_right")
-    data = data.with_columns(pl.col("verdict").fill_null("baseline"))
+    bases = {names[row["cell"]]: row["value"] for row in baseline_rows(compared, measures.judged_by(view))}
+    of_base = pl.col("variant").replace_strict(bases, default=None, return_dtype=pl.Float64)
+    data = data.with_columns(pl.col("verdict").fill_null("baseline"), pl.col("value").fill_null(of_base))
     costs = columns(rows.drop("variant"), own)
     at = next(place for place, each in enumerate(shown.columns) if each["field"] == "pairs")
     listed = [*shown.columns[:at], *costs, *shown.columns[at:]]
@@ -241,7 +242,7 @@ def _list_controls(view: PageView) -> SlotContent:
     if words.is_empty():
         return SlotContent(message=AS_ABOVE)  # Why says that there are none
     (check,) = (each for each in checks_of(view)[cell] if each.name == "control")
-    said = _NEGATIVE.sub("\N{MINUS SIGN}", f"{context.appearance.names[cell]}: {check.reason}.")
+    said = write_minus(f"{context.appearance.names[cell]}: {check.reason}.")
     control = {"minWidth": 200, "flex": 1, "wrapText": True, "autoHeight": True}
     own: dict[str, dict[str, Any]] = {"variant": {"hide": True}, "control": control, "p": BY_SIZE}
     own["difference"] = {**BY_SIZE, **on_phone(initialWidth=106)}
@@ -255,7 +256,7 @@ def _why(view: PageView) -> SlotContent:
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
     topics = [line.partition(": ")[::2] for line in why_text(row)]
     data = pl.DataFrame(topics, schema=["topic", "what it is"], orient="row")
-    rows = [html.Div([html.Dt(topic), html.Dd(_NEGATIVE.sub("\N{MINUS SIGN}", said))]) for topic, said in topics]
+    rows = [html.Div([html.Dt(topic), html.Dd(write_minus(said))]) for topic, said in topics]
     return SlotContent(caption=caption, data=data, parts=[html.Dl(rows, className="facts")])
 
 
@@ -374,6 +375,6 @@ COMPARE = AppPage(
         Slot("parts", TITLE, _show_two_parts, "table"),
         Slot("scatter", "Measure against cost", draw_costs, sets="cell"),
         Slot("parallel", "Axes and outcomes side by side", draw_axes),
-        Slot("wins", "Which beats which", _wins, half=True),
+        Slot("wins", "Which beats which", _wins),
     ),
 )

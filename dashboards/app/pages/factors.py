@@ -315,7 +315,7 @@ FACTORS = AppPage(
         Slot("importance", "Importance", _importance, "table"),
         Slot("matrix", "Which axes act together", _matrix, sets="pair", half=True),
         Slot("pair", "Two axes together", _pair, half=True),
-        Slot("pivot", "Map over two axes", _map, sets="at", half=True),
-        Slot("chosen", "Runs of the chosen cell", _runs, "table", half=True, picks=(_CURVES,)),
+        Slot("pivot", "Map over two axes", _map, sets="at"),
+        Slot("chosen", "Runs of the chosen cell", _runs, "table", picks=(_CURVES,)),
     ),
 )

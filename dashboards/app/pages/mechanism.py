@@ -8,6 +8,7 @@ import polars as pl
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.address import entries
 from ablate.dashboards.app.page import (
+    AS_ABOVE,
     AppPage,
     Control,
     Key,
@@ -214,14 +215,15 @@ def _lines(
     cells, appearance, _ = _cells_to_draw(view)
     frame = probe_curves.along(view.store, reading, cells, axis)
     notes = _notes(view, frame, without=without, last=last)  # it refuses an empty frame
-    x, alone = "training step" if axis == "step" else axis, frame["x"].n_unique() == 1
+    x, places = "training step" if axis == "step" else axis, frame["x"].unique().sort()
+    alone = len(places) == 1 or (axis == "step" and frame["cell"].is_unique().all())
     if alone:  # a single place has neither a line nor a band
         mean = mean.replace("Line:", "Point:")
     caption = f"{mean}. {_band_words(frame, 'Bar' if alone else 'Band')}{notes}"
     frame = clip_interval(grid_of(view).header, frame, reading.name)
     data = name_cells(frame.rename({"x": x}), grid_of(view))
     if alone:
-        title = f"{_title(view, reading)}, at {x} {number(frame['x'][0])}"
+        title = f"{_title(view, reading)}, at {x} {' or '.join(map(number, places))}"
         return SlotContent(draw_values(frame, appearance, title), caption, data)
     drawing = Drawing(height=340, markers=frame["x"].n_unique() <= 40)
     figure = draw_lines(
@@ -259,7 +261,7 @@ def _coordinate(view: PageView) -> str:
 def _along(view: PageView) -> SlotContent:
     reading, axis = _reading(view), _coordinate(view)
     if not axis:
-        raise Unknown(f"{reading.name!r} looks at one place only")
+        return SlotContent(message=AS_ABOVE)
     at = {name: value for name, value in reading.at.items() if name != axis}
     return _lines(view, reading._replace(at=at), axis, f"{_over(view)} Line: mean over seeds", without=axis)
 
@@ -280,9 +282,7 @@ def _heads(view: PageView) -> SlotContent:
         *([pl.format("{}.{}", "layer", "head").alias("key")] if has_maps(view) else []),
     )
     diverging = bool((frame["value"] < 0).any())
-    ramp = heat_ramp(
-        drawn["value"], row_label(context.header, reading.name).axis_unit or reading.name, diverging=diverging
-    )
+    ramp = heat_ramp(drawn["value"], row_label(context.header, reading.name).axis_unit or "value", diverging=diverging)
     caption = f"Each head by layer, mean over seeds, {n_words(frame)}; one scale of colours.{notes}"
     figure = draw_heat(drawn, ramp, x="head", y="layer", columns=2)  # as many as fit beside another slot
     return SlotContent(figure, caption, name_cells(frame, grid_of(view)))

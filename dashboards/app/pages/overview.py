@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ablate.dashboards.app.address import Address
-from ablate.dashboards.app.page import AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
+from ablate.dashboards.app.page import AS_ABOVE, AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from ablate.dashboards.app.pages.compare import CompareAddress, checks_of, differences_of, judge_view, list_verdicts
 from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
 from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
@@ -22,7 +22,7 @@ from ablate.dashboards.data.captions import (
     rank_axes,
     tell_seeds,
 )
-from ablate.dashboards.data.formatting import change, count, entry, join_words
+from ablate.dashboards.data.formatting import change, count, entry, join_words, write_minus
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import rope_words
 from ablate.dashboards.data.two_part_rows import tell_learned
@@ -118,12 +118,8 @@ def _progress_words(view: PageView) -> str:
 
 def _progress(view: PageView) -> SlotContent:
     context, (trials, counts) = grid_of(view), _states(view)
-    single = fits_rows(trials)
-    legend = []
-    for name, state in STATES.items():
-        if counts[name]:
-            style = shared_style(state.color, marker="square")
-            legend.append(Key(style, f"{state.sign} {state.word}", name if single else ""))
+    known = [(name, state) for name, state in STATES.items() if counts[name]]
+    words = {name: f"{state.sign} {state.word}" for name, state in known}
     said = _progress_words(view)
     if counts["not finite"] and context.measure is not None:
         ended = count(counts["not finite"], "trial")
@@ -131,12 +127,15 @@ def _progress(view: PageView) -> SlotContent:
     if counts["unreadable"]:
         said += f" {count(counts['unreadable'], 'finished trial')} without a readable result."
     data = trials.select(pl.col("label").alias("cell"), "seed", "trial", "state", pl.col("why").alias("reason"))
-    if single:
+    if trials.height == context.header["trials"] == counts["done"]:
+        return SlotContent(caption=said, data=data, message=AS_ABOVE)  # the first line of the page says so
+    if fits_rows(trials):
+        legend = [Key(shared_style(state.color, marker="square"), words[name], name) for name, state in known]
         return SlotContent(draw_states(trials, context.appearance), f"{said} A square per trial.", data, legend)
     grouped = shares(view.store, context.grid, trials)
     by = f"by {grouped.by} and seed" if grouped.by else "by seed"
-    caption = f"{said} Trials {by}: how many are in which state; colour: the share that is done."
-    return SlotContent(draw_shares(grouped), caption, data, legend)
+    caption = f"{said} Trials {by}: how many are {join_words([*words.values()])}; colour: the share that is done."
+    return SlotContent(draw_shares(grouped), caption, data)
 
 
 def _noise(view: PageView) -> SlotContent:
@@ -172,6 +171,7 @@ def _noise(view: PageView) -> SlotContent:
     )
     names = ["paired seeds", "smallest difference that is found", "over comparisons"]
     data = pl.DataFrame(rows, schema=names, orient="row")
+    data = data if noise.comparisons > 1 else data.drop("over comparisons")
     return SlotContent(caption=caption, data=data, columns=columns(data))
 
 
@@ -201,7 +201,7 @@ def _failures(view: PageView) -> SlotContent:
     not_finite = not_finite.with_columns(pl.format("it ended, and measured {}", "message").alias("message"))
     failures = pl.concat([store.failures(grid_of(view).grid), not_finite], how="diagonal")
     if failures.is_empty():
-        return SlotContent(message="No trial has failed.")
+        return SlotContent(message=AS_ABOVE)
     failures = failures.with_columns(pl.col("reason").fill_null("unknown"))
     cells = pl.Series("cells", map(entry, failures["labels"].to_list()), pl.String)
     rows = failures.select("reason", "n", cells, "message", "example")
@@ -223,7 +223,7 @@ def _left_out(view: PageView) -> SlotContent:
     others = [each for each in store.warnings() if not each.startswith(("the shard ", "the record "))]
     more = " ".join(map(sentence, others))
     if files.is_empty():
-        return SlotContent(message=more or "Every file could be read.")
+        return SlotContent(message=more or AS_ABOVE)
     message = f"Not served, since it could not be read: {count(files.height, 'file')}. The rest is shown. {more}"
     return SlotContent(message=message, data=files, columns=columns(files, {"file": WRAP, "reason": WIDE}))
 
@@ -261,7 +261,8 @@ def next_steps(
         steps.append((f"train {outstanding}", why, "ablate run SPEC"))
     if verdicts is not None and not (running or waiting):
         steps += _verdict_steps(context, verdicts, checks)
-    return pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
+    rows = pl.DataFrame(steps, dict.fromkeys(("what", "why", "how"), pl.String), orient="row")
+    return rows.with_columns(pl.col("why").map_elements(write_minus, pl.String))
 
 
 def _verdict_steps(context: GridContext, verdicts: pl.DataFrame, checks: Checks) -> Iterator[tuple[str, str, str]]:

@@ -115,7 +115,8 @@ def _what(view: PageView) -> SlotContent:
     begins = shorten_keys(view.store, [key])[0]
     command = f"ablate repro {begins} --campaign {shlex.quote(str(view.store.layout.root))}"
     parts += [html.P("To run it again with the code that it was submitted with:"), html.Pre(command)]
-    return SlotContent(parts=parts)
+    several = len(named_keys(view)) > 1
+    return SlotContent(parts=parts, above=f"Of {compared_runs(view)[0].name}." if several else "")
 
 
 def _ways_on(view: PageView, planned: pl.DataFrame) -> list[Component]:
@@ -148,6 +149,12 @@ def _curves(view: PageView) -> SlotContent:
     shown = draw_curves(view._replace(address=address, context=context))
     left = f" {len(known) - len(wanted)} more metrics can be picked." if len(known) > len(wanted) else ""
     return shown._replace(caption=shown.caption + left, answer=_answer(view))
+
+
+def _system(view: PageView) -> SlotContent:
+    """Show the system of the first run."""
+    shown, several = show_system(view, run_key(view)), len(named_keys(view)) > 1
+    return shown._replace(above=f"Of {compared_runs(view)[0].name}." if several else "")
 
 
 def _answer(view: PageView) -> str:
@@ -345,8 +352,8 @@ RUN = AppPage(
     slots=(
         Slot("curves", "Training", _curves, half=True),
         Slot("log", "Log", _log, "words", half=True),
-        Slot("system", "System", lambda view: show_system(view, run_key(view)), half=True),
-        Slot("what", "What it is", _what, "words"),
+        Slot("system", "System", _system, half=True),
+        Slot("what", "What it is", _what, "words", half=True),
         Slot("pairs", "Cells, paired by seed", _pairs, "table"),
         Slot("spec", "Spec", _spec, "table"),
         Slot("operator", "Operator", _operator, "words"),

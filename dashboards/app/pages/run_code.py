@@ -39,7 +39,8 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
         files.append((path, signs.count("+"), signs.count("-")))
         if left > 0:
             shown = [html.Span(f"{line}\n", className=_KINDS.get(line[0], "")) for line in lines[:left]]
-            blocks += [html.H3(path), html.Pre(shown, className="diff")]
+            title = f"{path}: {signs.count('+')} added, {signs.count('-')} removed"
+            blocks.append(html.Details([html.Summary(title), html.Pre(shown, className="diff")]))
         left -= len(lines)
     if not files:
         return SlotContent(message="The snapshots of these runs have the same lines of Python.")
@@ -48,7 +49,7 @@ def compare_code(store: Store, one: str, other: str, names: tuple[str, str]) -> 
     words = f"{count(added, 'line')} added (+) and {removed:,} removed (−)"
     cut = f" The first {MOST_LINES:,} lines are here." if left < 0 else ""
     caption = f"{count(len(files), 'file')}: {words}, from {names[0]} to {names[1]}.{cut}"
-    return SlotContent(caption=caption, data=data, parts=blocks)
+    return SlotContent(caption=caption, data=data, parts=[html.Div(blocks, className="scroll tall")])
 
 
 def show_operator(store: Store, key: str, operator: Mapping[str, Any]) -> SlotContent:

@@ -58,7 +58,7 @@ def show_system(view: PageView, key: str) -> SlotContent:
     series = {name: Series(name, _LINE) for name in lines["series"].unique()}
     drawing = Drawing(height=240 if len(panels) == 1 else 120, markers=speed.height < 3)
     figure = draw_panels(panels, series, x="seconds of training", drawing=drawing)
-    figure.for_each_yaxis(lambda axis: axis.update(rangemode="tozero", range=axis.range and (0, axis.range[1])))
+    figure.for_each_yaxis(lambda axis: axis.update(rangemode="tozero", range=axis.range and (0, 1.1 * axis.range[1])))
     caption = f"Speed between logged steps; load every ten seconds; up to {count(PARTS, 'part')} per attempt. {totals}"
     return SlotContent(figure, caption.strip(), speed)
 
