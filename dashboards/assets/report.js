@@ -63,6 +63,7 @@
     const place = { x: 0, xref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: layout.yaxis.tickfont };
     layout.annotations = layout.yaxis.ticktext.map((text, y) => ({ text, y, ...place }));
     layout.yaxis.showticklabels = false;
+    if (layout.xaxis.title?.text) layout.xaxis.title.text = inLines(layout.xaxis.title.text);
   }
 
   const linesOf = (names) => names.length * Math.max(...names.map((name) => name.split("<br>").length), 0);

@@ -24,6 +24,7 @@ from ablate.dashboards.data.formatting import (
     in_odds,
     join_words,
     number,
+    write_minus,
 )
 from ablate.dashboards.data.grid_context import GridContext
 from ablate.dashboards.data.seed_averages import average_words, rope_words
@@ -153,7 +154,7 @@ def verdict_table(context: GridContext, measure: GridMeasure, judged: JudgedGrid
     actions = tag("div", copy_button(csv(verdicts)), class_="actions")
     noise = noise_caution(context.store, context.grid).sentences
     said = (LEGEND, *noise)
-    cautions = "".join(tag("p", text(sentence(each)), class_="caption") for each in said)
+    cautions = "".join(tag("p", text(write_minus(sentence(each))), class_="caption") for each in said)
     answers = plain_table(["variant", *CHECK_NAMES], words.select("variant", *CHECK_NAMES).rows())
     checks = details("The checks of each variant in sentences", answers)
     return tag("div", heading + table + cautions + checks + actions, class_="block verdicts")
