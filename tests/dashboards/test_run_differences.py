@@ -185,7 +185,7 @@ def test_the_code_of_two_runs_is_compared_line_by_line(tmp_path: Path) -> None:
     with open_view(layout.root, RUN) as found:
         shown = show(found, "code", keys[0], keys[1])
         assert shown.data.rows() == [("user/spec.py", 1, 1)]
-        lines = [(line.children, line.className) for line in shown.parts[1].children]
+        lines = [(line.children, line.className) for line in shown.parts[0].children[0].children[1].children]
         assert ("-name = 'one'  # <b>\n", "taken") in lines
         assert ("+name = 'two'  # <b>\n", "added") in lines
         assert "there is no file" in show(found, "code", keys[0], keys[3]).message.lower()
