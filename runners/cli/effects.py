@@ -1,6 +1,6 @@
 """The command that shows what each axis of a grid does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -59,7 +59,8 @@ def effects(
     interactions
         Test also by F whether what one axis does depends on another, and show the means of at most 24 pairs of levels.
     """
-    from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
+    from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis, tell_doubts_of_levels
+    from ablate.store.statistics.verdict import CLAIMS
 
     judged_by.check()
     with open_grid(of) as (store, name, warnings):
@@ -67,7 +68,10 @@ def effects(
         header, by = with_measure(store.grid(name), judged), judged._asdict()
         contrasts = effects_of(store, name, measure=by, only=only)
         tests = analysis(store, name, interactions=interactions, measure=by, only=only)
-        checks = [*_count_checks(store, name, by, contrasts.effects, only)]
+        claims = contrasts.effects.filter(contrasts.effects["verdict"].is_in(CLAIMS))
+        doubts = tell_doubts_of_levels(store, name, claims, measure=by, only=only)
+    levels = claims.select("factor", "level").rows()
+    checks = [f"{' '.join(level)}, {told}" for level, told in zip(levels, doubts, strict=True) if told]
     contrasts = contrasts._replace(effects=sort_by_axis(contrasts.effects, rows.sort, judged.better))
     shown = select_columns(contrasts.effects, rows.columns)
     notes = [*dict.fromkeys([*contrasts.notes, *checks, *tests.notes])]
@@ -103,20 +107,6 @@ def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFra
         "SELECT cell, seed FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
         {"grid": grid, "keys": keys},
     )
-
-
-def _count_checks(
-    store: "Store", grid: str, by: Mapping[str, Any], effects: "pl.DataFrame", only: "pl.DataFrame | None"
-) -> Iterator[str]:
-    """Say which checks of the cells stand against what `effects` claim; nothing without a claim."""
-    from ablate.store.analysis.headline import count_headlines
-    from ablate.store.analysis.judge import judge
-    from ablate.store.statistics.verdict import CLAIMS
-
-    if effects["verdict"].is_in(CLAIMS).any():
-        rows = judge(store, grid, measure=by).rows
-        said = count_headlines(rows if only is None else rows.filter(rows["cell"].is_in(only["cell"].implode())))
-        yield f"checks are those of cells: {said or 'no cell has a claim'}; see `ablate table`"
 
 
 def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> None:

@@ -72,16 +72,22 @@ def effects(
 
 
 def tell_doubts_of_levels(
-    store: Store, grid: str, rows: pl.DataFrame, *, measure: Mapping[str, Any] | None = None
+    store: Store,
+    grid: str,
+    rows: pl.DataFrame,
+    *,
+    measure: Mapping[str, Any] | None = None,
+    only: pl.DataFrame | None = None,
 ) -> list[str]:
     """Say of each row of `effects` which checks of its cells, as `judge` has them, answer no or unknown; '' if none.
 
-    Pairs of axes and grids without a baseline have none. Raises as `judge` does.
+    `only` is that of `effects`. Pairs of axes and grids without a baseline have none. Raises as `judge` does.
     """
     if not store.grid(grid)["baseline"]:
         return [""] * rows.height
     by = measure_of(store, grid, measure)
     judged = judge(store, grid, measure=by._asdict()).rows
+    judged = judged if only is None else judged.filter(pl.col("cell").is_in(only["cell"].implode()))
     values, _, _ = _factors(store, grid, tune_runs(store, grid, runs(store, grid, by), by).values)
     judged = judged.join(values.select("cell", pl.col(f"^{_AXIS}.*$")).unique("cell"), on="cell", how="left")
     said = []

@@ -1,6 +1,6 @@
 """The cells of two runs, paired by seed: the mean difference of everything that both measured, with its interval."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -78,7 +78,7 @@ def pair_cells(view: PageView, one: str, other: str) -> SlotContent:
         f"{pair['other_label']} against {pair['one_label']}, {count(top['pairs'], 'pair')}: {top['measurement']} "
         f"{top['difference']}{span}."
     )
-    own = {pair[f"{side}_label"]: {"flex": 1, "minWidth": 130} for side in ("one", "other")}
+    own: dict[str, dict[str, Any]] = {pair[f"{side}_label"]: {"flex": 1, "minWidth": 130} for side in ("one", "other")}
     own |= {"difference": {**BY_SIZE, "width": 120}, "95 % interval": {"type": "rightAligned", "width": 190}}
     listed = columns(shown, own)
     return SlotContent(caption=caption, data=data if view.whole else shown, columns=listed, answer=answer)
