@@ -1,6 +1,6 @@
 """The command that shows what each axis of a grid does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -59,8 +59,7 @@ def effects(
     interactions
         Test also by F whether what one axis does depends on another, and show the means of at most 24 pairs of levels.
     """
-    from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis, tell_doubts_of_levels
-    from ablate.store.statistics.verdict import CLAIMS
+    from ablate.store.analysis.effects import analysis, effects as effects_of, sort_by_axis
 
     judged_by.check()
     with open_grid(of) as (store, name, warnings):
@@ -68,10 +67,7 @@ def effects(
         header, by = with_measure(store.grid(name), judged), judged._asdict()
         contrasts = effects_of(store, name, measure=by, only=only)
         tests = analysis(store, name, interactions=interactions, measure=by, only=only)
-        claims = contrasts.effects.filter(contrasts.effects["verdict"].is_in(CLAIMS))
-        doubts = tell_doubts_of_levels(store, name, claims, measure=by, only=only)
-    levels = claims.select("factor", "level").rows()
-    checks = [f"{' '.join(level)}, {told}" for level, told in zip(levels, doubts, strict=True) if told]
+        checks = [*_doubt_claims(store, name, contrasts.effects, measure=by, only=only)]
     contrasts = contrasts._replace(effects=sort_by_axis(contrasts.effects, rows.sort, judged.better))
     shown = select_columns(contrasts.effects, rows.columns)
     notes = [*dict.fromkeys([*contrasts.notes, *checks, *tests.notes])]
@@ -107,6 +103,16 @@ def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFra
         "SELECT cell, seed FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
         {"grid": grid, "keys": keys},
     )
+
+
+def _doubt_claims(store: "Store", grid: str, effects: "pl.DataFrame", **of: Any) -> Iterator[str]:
+    """Name the checks that speak against each level with a claim."""
+    from ablate.store.analysis.effects import tell_doubts_of_levels
+    from ablate.store.statistics.verdict import CLAIMS
+
+    claims = effects.filter(effects["verdict"].is_in(CLAIMS))
+    levels, doubts = claims.select("factor", "level").rows(), tell_doubts_of_levels(store, grid, claims, **of)
+    yield from (f"{' '.join(level)}, {told}" for level, told in zip(levels, doubts, strict=True) if told)
 
 
 def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> None:
