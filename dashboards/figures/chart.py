@@ -19,6 +19,8 @@ MOST_POINTS: Final = 5_000  # rows that are drawn
 MOST_GROUPS: Final = 12  # groups with a look of their own
 MOST_SQUARES: Final = 40_000  # most cells of a heat map
 
+MOST_LEVELS: Final = 60  # names on an axis that lies on its side
+_MOST_ACROSS: Final = 6  # names side by side; with more, the chart lies on its side
 _LONGEST: Final = 40
 
 
@@ -82,38 +84,48 @@ def group_styles(drawn: pl.DataFrame, known: Mapping[str, Style]) -> dict[str, S
 def draw_chart(
     drawn: pl.DataFrame, kind: Kind, columns: ChartColumns, styles: Mapping[str, Style], *, log: Sequence[str] = ()
 ) -> go.Figure:
-    """The figure of what `select_rows` found; `log` holds the axes, "x" and "y", that have a log scale."""
+    """The figure of what `select_rows` found; `log` holds the axes, "x" and "y", that have a log scale.
+
+    With more than six texts as x, it lies on its side, so that they can be read.
+    """
     if kind == "heat":
         ramp = heat_ramp(drawn["value"], plain(cut(str(columns.colour), _LONGEST)))
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
-    figure = canvas(420, x=columns.x, y=columns.y)
+    levels = [] if drawn["x"].dtype.is_numeric() else list(dict.fromkeys(drawn["x"]))
+    lies = len(levels) > _MOST_ACROSS
+    some = levels[:: max(1, -(-len(levels) // (MOST_LEVELS if lies else 24)))]
+    height = max(420, 120 + 18 * len(some)) if lies else 420
+    figure = canvas(height, x=columns.y, y=columns.x) if lies else canvas(height, x=columns.x, y=columns.y)
     for (name,), rows in drawn.group_by("group", maintain_order=True):
-        figure.add_trace(_trace(rows, kind, name, styles))
+        figure.add_trace(_trace(rows, kind, name, styles, lies=lies))
     figure.update_layout(barmode="group")
-    if not drawn["x"].dtype.is_numeric():
-        levels = list(dict.fromkeys(drawn["x"]))
-        some = levels[:: max(1, -(-len(levels) // 24))]
+    across, up = (figure.update_yaxes, figure.update_xaxes) if lies else (figure.update_xaxes, figure.update_yaxes)
+    if levels:
         ticks = [plain(cut(str(level), _LONGEST)) for level in some]
-        figure.update_xaxes(type="category", categoryarray=levels, tickvals=some, ticktext=ticks)
+        order = {"autorange": "reversed"} if lies else {}
+        across(type="category", categoryarray=levels, tickvals=some, ticktext=ticks, **order)
     elif "x" in log:
-        figure.update_xaxes(type="log")
+        across(type="log")
     if "y" in log:
-        figure.update_yaxes(type="log")
+        up(type="log")
     return figure
 
 
-def _trace(rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str, Style]) -> go.Scatter | go.Bar:
+def _trace(
+    rows: pl.DataFrame, kind: Kind, name: str | None, styles: Mapping[str, Style], *, lies: bool
+) -> go.Scatter | go.Bar:
     style = styles.get(name, REST) if name is not None else _SINGLE
     said = f"{plain(cut(name, _LONGEST))}<br>" if name is not None else ""
+    x, y = ("y", "x") if lies else ("x", "y")
     shared = {
-        "x": rows["x"].to_list(),
-        "y": rows["y"].to_list(),
+        x: rows["x"].to_list(),
+        y: rows["y"].to_list(),
         "legendgroup": name or "",
-        "hovertext": [plain(f"{x:.6g}" if isinstance(x, float) else str(x)) for x in rows["x"]],
-        "hovertemplate": f"{said}%{{hovertext}}<br>%{{y:.6g}}<extra></extra>",
+        "hovertext": [plain(f"{each:.6g}" if isinstance(each, float) else str(each)) for each in rows["x"]],
+        "hovertemplate": f"{said}%{{hovertext}}<br>%{{{y}:.6g}}<extra></extra>",
     }
     if kind == "bars":
-        return go.Bar(**shared, marker_color=style.color)
+        return go.Bar(**shared, marker_color=style.color, orientation="h" if lies else "v")
     mode = "markers" if kind == "points" else "lines+markers" if rows.height <= 30 else "lines"
     marker = {"color": style.color, "symbol": style.marker, "size": 7}
     line = {"color": style.color, "dash": style.dash, "width": 2}
