@@ -170,7 +170,7 @@ class Trial(Experiment):
 
     def tokens(self) -> int:
         """Count the tokens, or the values, of the sequences of all training steps."""
-        return self.task.batch * self.task.length * self.training.steps
+        return self.task.batch * self.task.trained_length * self.training.steps
 
     def operator_parameters(self) -> int:
         """Count those that the operators add to softmax."""

@@ -202,7 +202,7 @@ def tell_seeds(verdicts: pl.DataFrame, planned: int) -> str:
 
 _BUDGETS: Final = (5, 10, 20, 50)  # numbers of seeds that `tell_seeds` names
 _AXES: Final = {
-    "matter": ("One axis matters: {}.", "Axes that matter, the largest first: {}."),
+    "matter": ("One compared axis matters: {}.", "Compared axes that matter, the largest first: {}."),
     "real": (
         "One axis makes a difference, by an amount not shown to matter: {}.",
         "Axes that make a difference, by amounts not shown to matter: {}.",
@@ -279,9 +279,9 @@ def effects_words(measure: GridMeasure, unit: str, notes: Sequence[str]) -> str:
     """Explain differences between levels, with the notes of the analysis."""
     return (
         f"Difference of a level of an axis from the level of the baseline in {describe_measure(measure, unit)}"
-        f"{in_odds(measure.scale)}, averaged over the other axes. Each seed gives one value, so intervals hold for new "
-        f"seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected for all; "
-        "it decides. All variants: the mean of their differences from the baseline. "
+        f"{in_odds(measure.scale)}, averaged over the other compared axes. Each seed gives one value, so intervals "
+        f"hold for new seeds. Thick bar: {(1 - measure.alpha) * 100:g} % interval of one comparison. Thin: corrected "
+        "for all; it decides. All variants: the mean of their differences from the baseline. "
         "Rows with × show what both do together beyond the sum of what each does alone."
         f"{join_sentences(notes)}"
     )

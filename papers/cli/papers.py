@@ -91,7 +91,8 @@ def _papers_item(item: str, scale: PaperScale, campaign: Path | None, *, as_json
         return
     if number is None:
         figure = f"{item} is drawn from grid {grid} on the page Published of `ablate dash {root}`"
-        own = f"{item} is no item of the paper; `ablate table --campaign {root} --grid {grid}` shows its verdicts"
+        shown = f"`ablate table --campaign {root} --grid {grid}` shows its verdicts"
+        own = f"{item} is a grid of its own, no table of the paper; {shown}"
         tell(figure if name.startswith("figure") else own)
         return
     if Layout(root).exists():

@@ -131,7 +131,8 @@ def _write_effects(contrasts: "SeedContrasts", measure: Mapping[str, Any]) -> No
     intervals = f"{seeds} with one value each, so intervals hold for new seeds; {ONE_COMPARISON}"
     write_prose(intervals if len(contrasts.seeds) > 1 else f"{seeds}, so there are no intervals")
     if counts:
-        write(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}")
+        alone = "; all variants is one question, not corrected" if 0 in families else ""
+        write_prose(f"p by Holm over {', over '.join(counts)}, alpha {measure['alpha']:g}{alone}")
     cells = [(row["factor"], row["level"], *format_difference(row, row["effect"], measure["scale"])) for row in rows]
     write_table(["axis", "level", *difference_headings(measure)], cells, spare=(4,), labels=2)
     for row in rows:

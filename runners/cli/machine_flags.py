@@ -71,6 +71,8 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
         """Raise SpecError if a flag was given that says nothing to the machine `on`, which is not SLURM."""
         known = ("oom",) if on in HERE else ("oom", "dry_run", "wait")
         for name in self.to_dict():
+            if name == "dry_run" and name not in known:
+                raise SpecError(f"--dry-run has no effect with --on {on}; `ablate plan` shows what would run")
             if name not in known:
                 raise SpecError(
                     f"--{name.replace('_', '-')} has no effect with --on {on}; leave it out, or use --on slurm"

@@ -16,7 +16,10 @@ from ablate.grid import Grid
 from ablate.grid.durations import format_hours
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.output import format_count, name_measure
+from ablate.store.analysis.tuned_verdicts import nuisance_axes
+from ablate.store.analysis.verdicts import compared_runs, measure_of
 from ablate.store.files.layout import Layout
+from ablate.store.files.plans import added_cells
 from ablate.store.statistics.noise import UNSEEN, unseen_share
 from ablate.store.statistics.power import detectable, power, seeds_needed
 from ablate.store.statistics.scales import ROUNDING, Scale, forward, margin
@@ -90,7 +93,11 @@ def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -
     except (NotFoundError, SpecError):
         return Noise()
     planned = header if header["baseline"] in {cell for cell, _, _ in rows} else store.grid(name)
-    noise = noise_among(rows, planned.get("baselines") or planned["baseline"], measure["scale"])
+    added, base = added_cells(planned), planned.get("baselines") or planned["baseline"]
+    if name == header["grid"] and nuisance_axes(stored := store.grid(name)) and stored["measure"] == measure:
+        compared = compared_runs(store, name, measure_of(store, name, None))  # each setting at its best level
+        rows, base = compared.values.select("cell", "seed", "value").rows(), compared.baseline
+    noise = noise_among([row for row in rows if row[0] not in added], base, measure["scale"])
     seed_s, on_gpu = _seconds(store, name, header["cells"])
     source = "" if own and name == header["grid"] else f"grid {name}"
     return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
@@ -301,10 +308,7 @@ def _noise_line(resolution: Resolution) -> str:
     line = f"noise floor: {resolution.measure} varies by {_amount(resolution, noise.seed_sd)} (SD) over {seeds}"
     if noise.basis != "pairs":
         return f"{line}; no pairs yet, so seeds count as having nothing in common"
-    if not noise.seed_sd or not noise.sd:
-        return line
-    share = 100 * noise.sd / (math.sqrt(2) * noise.seed_sd)  # a pair of unrelated seeds has sqrt(2) times the noise
-    return f"{line}; pairing leaves {share:.0f} % of the noise of unpaired runs"
+    return f"{line}, of differences from it by {_amount(resolution, noise.sd)} over {format_count(noise.pairs, 'pair')}"
 
 
 def _rope_line(resolution: Resolution) -> str:

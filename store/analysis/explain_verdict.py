@@ -116,7 +116,8 @@ def _variance(row: Mapping[str, Any]) -> str:
     if row["error"] is None:
         return "unknown"
     error, own = (f"{_number(row[f'{of}error'])} with {_number(row[f'{of}freedom'])}" for of in ("", "own_"))
-    basis = f"standard error {error} degrees of freedom"
+    choosing = ", which contains that of choosing levels" if row.get("among") else ""
+    basis = f"standard error {error} degrees of freedom{choosing}"
     larger = ", the larger one" if row["variance"] == "shared" else ""
     return (
         f"its own{larger}, {basis}" if own == error else f"shared by the comparisons, {basis}; its own runs give {own}"
@@ -135,7 +136,7 @@ def _assumptions(row: Mapping[str, Any]) -> str:
         "spread over seeds {} here": row["spread"],
         "{} in the baseline": row["baseline_spread"],
         "correlation of the pairs {}": row["pairing"],
-        "without pairing p {}": row["unpaired_p"] if row["method"] == "paired t" else None,
+        "without pairing p {}": row["unpaired_p"] if row["method"] == "paired t" and not row.get("among") else None,
         "sign flip p {}": row["sign_flip_p"],
         "normality (Shapiro and Wilk) p {}": row["normal_p"],
     }

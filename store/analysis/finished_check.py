@@ -24,6 +24,7 @@ from ablate.store.store import Store
 LAST: Final = 0.75
 """The last quarter of training begins here."""
 _UNKNOWN: Final = "neither of the two was trained longer (`Grid(longer=2)` adds the best variant)"
+_NOT_LONGER: Final = "it was not trained longer, as the baseline and the best variant are"
 _UNITS: Final = {"linear": "", "log": " in its logarithm", "logit": " in log odds"}
 
 
@@ -43,7 +44,8 @@ def finished_checks(
             short, long = (_verdict_of(every, by, *pair) for pair in ((cell, base), (of[cell], of[base])))
             check = _compare(short, long, longer["factor"], by, tuned=bool(nuisance_axes(store.grid(grid))))
         known = [gains[arm] for arm in (cell, base) if arm in gains]
-        checks[cell] = check or _read_curves(row, known, margin(by.rope, by.scale))
+        unknown = _NOT_LONGER if of and cell not in of else _UNKNOWN
+        checks[cell] = check or _read_curves(row, known, margin(by.rope, by.scale), unknown)
     return checks
 
 
@@ -100,12 +102,12 @@ def _read_gains(store: Store, grid: str, by: GridMeasure) -> dict[str, float]:
     return {cell: sum(each) / len(each) for cell, each in gains.items()}
 
 
-def _read_curves(row: Mapping[str, Any], gains: Sequence[float], band: float) -> Check:
+def _read_curves(row: Mapping[str, Any], gains: Sequence[float], band: float, unknown: str) -> Check:
     """Judge a comparison that nothing longer answers by the gains of its arms; those inside the band say nothing."""
     if row["difference"] is None or not gains:
-        return Check("finished", "unknown", f"{_UNKNOWN}, and no value was recorded during training")
+        return Check("finished", "unknown", f"{unknown}, and its measure was not recorded during training")
     gain = max(gains)
     if gain > 0 and gain >= max(abs(row["difference"]), band):
         words = f"the last quarter of training still improves by {gain:.2g}, the difference is {row['difference']:+.2g}"
         return Check("finished", "no", f"{words}: the speed of learning is compared", gain)
-    return Check("finished", "unknown", f"{_UNKNOWN}; the last quarter of training improves by {gain:.2g}", gain)
+    return Check("finished", "unknown", f"{unknown}; the last quarter of training improves by {gain:.2g}", gain)

@@ -91,7 +91,7 @@ def _describe(shape: NoiseShape, which: str) -> str:
     if "tail" in fired:
         return "on a log scale these values are more regular; the claims are about the mean, which few large runs carry"
     if "skew" in fired:
-        return "the noise is skewed and its spread differs from the baseline's: few large runs carry the means"
+        return "the noise is skewed and its spread differs from the baseline's: few runs far from others move the means"
     return ""
 
 

@@ -190,5 +190,5 @@ def _decide(row: Mapping[str, Any], runs: int) -> str:
     if seeds <= runs:
         return "at the observed difference these seeds usually suffice; try a few more"
     unit, more = "GPU-h" if row["on_gpu"] else "CPU-h", seeds - runs
-    cost = "" if row["wall_s"] is None else f", {format_hours(more * row['wall_s'] / 3600, unit)}"
+    cost = "" if row["wall_s"] is None else f", {format_hours(more * row['wall_s'] / 3600, unit)} for these two cells"
     return f"if the true difference is the one seen, about {seeds:,.0f} seeds ({more:,.0f} more{cost}) would decide"

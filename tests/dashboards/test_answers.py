@@ -95,7 +95,7 @@ def test_axes_stand_by_size_and_their_levels_from_best_to_worst(root: Path) -> N
     levels = shown.data.filter(order=1).select("factor", "level").rows()
     assert levels == [("operator", "SSA"), ("side", "right"), ("depth", "two")]
     assert shown.data.filter(order=2).height == 3
-    assert shown.answer.startswith("Axes that matter, the largest first: depth (two against one +")
+    assert shown.answer.startswith("Compared axes that matter, the largest first: depth (two against one +")
     assert shown.answer.index("operator (SSA against softmax −") > shown.answer.index("depth")
     ticks = list(shown.figure.layout.yaxis.ticktext)
     assert ticks[ticks.index("<b>operator, against softmax</b>") + 1] == "SSA"

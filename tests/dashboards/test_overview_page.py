@@ -221,7 +221,7 @@ def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: 
         tmp_path, operators=operators, factors=factors, seeds=range(5), effect=effect, noise=0.1, steps=2, sigma_f=(5,)
     )
     shown = seen(tmp_path, OVERVIEW, "", ["differences"]).slots["differences"]
-    assert shown.answer.startswith("One axis matters: depth (2 against 1")
+    assert shown.answer.startswith("One compared axis matters: depth (2 against 1")
     assert shown.figure is not None
     ticks = shown.figure.layout.yaxis.ticktext  # the axes, each with its levels, not 11 undecided cells
     assert ticks[2:] == ("<b>depth, against 1</b>", "2", "<b>operator, against softmax</b>", *ticks[5:])

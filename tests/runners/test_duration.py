@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from toy_campaign import toy_grid
 
-from ablate import LinearFunctions, ShiftGrid, Training, Trial
+from ablate import AssociativeRecall, LinearFunctions, ShiftGrid, Training, Trial
 from ablate.grid import Experiment, Grid, over
 from ablate.grid.durations import format_hours
 from ablate.grid.overrides import override
@@ -178,6 +178,15 @@ def test_the_work_of_a_training_does_not_depend_on_how_it_is_split() -> None:
     assert alone > 0
     for split in ({"accumulate": 2}, {"micro_batch": 1}, {"gpus": 2}, {"gpus": 2, "accumulate": 2}):
         assert trial.changed(execution=trial.execution.changed(**split)).flops() == pytest.approx(alone)
+
+
+def test_the_work_of_a_training_does_not_depend_on_what_is_evaluated() -> None:
+    recall = AssociativeRecall(context=32)
+    longer = recall.changed(evaluation=recall.evaluation.changed(lengths=(32, 256)))
+    model, training = gpt2(layers=1, heads=2, width=16), Training(steps=3)
+    short, long = (Trial(task=task, model=model, operator=softmax(), training=training) for task in (recall, longer))
+    assert (long.tokens(), long.flops()) == (short.tokens(), short.flops())
+    assert long.tokens() == recall.batch * 32 * 3
 
 
 def test_the_work_of_many_models_is_scaled_by_their_steps(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -10,6 +11,7 @@ from scipy import stats
 from tuned_campaign import RATES, tuned
 
 from ablate.grid.errors import SpecError
+from ablate.runners.planning.power import noise_of
 from ablate.store.analysis.effects import analysis, effects, levels_of
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
@@ -50,6 +52,14 @@ def test_best_over_an_axis_is_judged_as_a_nuisance_axis_is(store: Store, tmp_pat
         assert verdicts(plain, "quickstart").height == 14, "the store itself is as it was"
         with pytest.raises(SpecError, match="did you mean 'rate'"):
             tune_over(plain, "quickstart", ["rat"])
+
+
+def test_a_plan_knows_the_noise_of_what_verdicts_compare(store: Store) -> None:
+    noise, rows = noise_of(store.layout, store.grid("quickstart")), verdicts(store, "quickstart")
+    values = compared_runs(store, "quickstart", measure_of(store, "quickstart", None)).values
+    base = np.log(values.filter(cell=rows["baseline"][0])["value"].to_numpy())
+    assert noise.seed_sd == pytest.approx(base.std(ddof=1))
+    assert (noise.pairs, noise.basis) == (int(rows["pairs"].sum()), "pairs")
 
 
 def test_other_measures_and_baselines_are_tuned_too(store: Store) -> None:

@@ -161,7 +161,7 @@ def _fuse(
 def training_flops(trial: Trial) -> float:
     """Count the FLOPs of all training steps of a trial, and of its teachers'."""
     task = trial.task
-    shape = Shape(math.ceil(task.batch / trial.parts), task.length)
+    shape = Shape(math.ceil(task.batch / trial.parts), task.trained_length)
     step = count_flops(trial.model, trial.operators(), task.inputs, trial.execution.path, shape, training=True)
     for model, operators in task.teachers():
         step += count_flops(model, operators, task.inputs, "auto", shape, training=False)
