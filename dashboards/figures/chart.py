@@ -19,8 +19,8 @@ MOST_POINTS: Final = 5_000  # rows that are drawn
 MOST_GROUPS: Final = 12  # groups with a look of their own
 MOST_SQUARES: Final = 40_000  # most cells of a heat map
 
-MOST_LEVELS: Final = 60  # names on an axis that lies on its side
 _MOST_ACROSS: Final = 6  # names side by side; with more, the chart lies on its side
+_MOST_ROWS: Final = 60  # names of a chart that does, each with a row of 18 pixels
 _LONGEST: Final = 40
 
 
@@ -93,7 +93,7 @@ def draw_chart(
         return draw_heat(drawn, ramp, x=columns.x, y=columns.y)
     levels = [] if drawn["x"].dtype.is_numeric() else list(dict.fromkeys(drawn["x"]))
     lies = len(levels) > _MOST_ACROSS
-    some = levels[:: max(1, -(-len(levels) // (MOST_LEVELS if lies else 24)))]
+    some = levels[:: max(1, -(-len(levels) // (_MOST_ROWS if lies else 24)))]
     height = max(420, 120 + 18 * len(some)) if lies else 420
     figure = canvas(height, x=columns.y, y=columns.x) if lies else canvas(height, x=columns.x, y=columns.y)
     for (name,), rows in drawn.group_by("group", maintain_order=True):

@@ -6,7 +6,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import polars as pl
 
-from ablate.dashboards.data.captions import CLAIMS, ICONS, change_title, mark_verdict
+from ablate.dashboards.data.captions import ICONS, change_title, mark_verdict
 from ablate.dashboards.data.formatting import change, in_odds, plain, runs_words
 from ablate.dashboards.data.grid_context import MOST_ROWS, Appearance, best_first, in_order
 from ablate.dashboards.figures.canvas import (
@@ -187,8 +187,7 @@ def effects(store: Store, grid: str, measure: GridMeasure) -> SeedContrasts | No
     contrasts = analysed.effects(store, grid, measure=measure._asdict())
     rows = analysed.sort_by_axis(contrasts.effects, "effect", measure.better)
     told = analysed.tell_doubts_of_levels(store, grid, rows, measure=measure._asdict())
-    doubt = pl.when(pl.col("verdict").is_in([*CLAIMS])).then(pl.Series("doubt", told, pl.String)).otherwise(pl.lit(""))
-    return contrasts._replace(effects=rows.with_columns(doubt.alias("doubt")))
+    return contrasts._replace(effects=rows.with_columns(pl.Series("doubt", told, pl.String)))
 
 
 def draw_effects(frame: pl.DataFrame, measure: GridMeasure, unit: str = "") -> go.Figure:

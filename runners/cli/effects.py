@@ -108,10 +108,8 @@ def _find_runs(store: "Store", grid: str, query: tuple[str, ...]) -> "pl.DataFra
 def _doubt_claims(store: "Store", grid: str, effects: "pl.DataFrame", **of: Any) -> Iterator[str]:
     """Name the checks that speak against each level with a claim."""
     from ablate.store.analysis.effects import tell_doubts_of_levels
-    from ablate.store.statistics.verdict import CLAIMS
 
-    claims = effects.filter(effects["verdict"].is_in(CLAIMS))
-    levels, doubts = claims.select("factor", "level").rows(), tell_doubts_of_levels(store, grid, claims, **of)
+    levels, doubts = effects.select("factor", "level").rows(), tell_doubts_of_levels(store, grid, effects, **of)
     yield from (f"{' '.join(level)}, {told}" for level, told in zip(levels, doubts, strict=True) if told)
 
 

@@ -71,12 +71,11 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
         """Raise SpecError if a flag was given that says nothing to the machine `on`, which is not SLURM."""
         known = ("oom",) if on in HERE else ("oom", "dry_run", "wait")
         for name in self.to_dict():
-            if name == "dry_run" and name not in known:
-                raise SpecError(f"--dry-run has no effect with --on {on}; `ablate plan` shows what would run")
             if name not in known:
-                raise SpecError(
-                    f"--{name.replace('_', '-')} has no effect with --on {on}; leave it out, or use --on slurm"
+                otherwise = (
+                    "`ablate plan` shows what would run" if name == "dry_run" else "leave it out, or use --on slurm"
                 )
+                raise SpecError(f"--{name.replace('_', '-')} has no effect with --on {on}; {otherwise}")
 
     def request(self, defaults: Slurm | None, workers: int | None) -> Slurm:
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""

@@ -14,6 +14,7 @@ from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.two_part import two_part
 from ablate.store.analysis.verdicts import baseline_of, measure_of, runs, tune_runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
+from ablate.store.statistics.verdict import CLAIMS
 from ablate.store.store import Store
 
 _AXIS: Final = "axis: "  # keeps an axis that is called `seed` or `value` apart from the columns of that name
@@ -79,7 +80,7 @@ def tell_doubts_of_levels(
     measure: Mapping[str, Any] | None = None,
     only: pl.DataFrame | None = None,
 ) -> list[str]:
-    """Say of each row of `effects` which checks of its cells, as `judge` has them, answer no or unknown; '' if none.
+    """Say of each claim in `effects` which checks of its cells, as `judge` has them, answer no or unknown; '' if none.
 
     `only` is that of `effects`. Pairs of axes and grids without a baseline have none. Raises as `judge` does.
     """
@@ -91,9 +92,9 @@ def tell_doubts_of_levels(
     values, _, _ = _factors(store, grid, tune_runs(store, grid, runs(store, grid, by), by).values)
     judged = judged.join(values.select("cell", pl.col(f"^{_AXIS}.*$")).unique("cell"), on="cell", how="left")
     said = []
-    for order, factor, level in rows.select("order", "factor", "level").iter_rows():
+    for order, factor, level, verdict in rows.select("order", "factor", "level", "verdict").iter_rows():
         of_level = judged.filter(pl.col(_AXIS + factor) == level) if order == 1 else judged
-        said.append(tell_doubts(of_level) if order < 2 else "")
+        said.append(tell_doubts(of_level) if order < 2 and verdict in CLAIMS else "")
     return said
 
 
