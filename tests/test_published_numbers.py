@@ -33,7 +33,7 @@ def printed_rows() -> Iterator[Printed]:
         text = about.read_text(encoding="utf-8")
         calls = TABLES.findall(text)
         section = sections[text.partition("\n")[0].removeprefix("## ")]
-        tables = re.findall(r"(?:^\| cell \| pairs .*\n)(?:^\|.*\n)+", section, re.MULTILINE)
+        tables = re.findall(r"(?:^\| cell \| (?:best level \| )?pairs .*\n)(?:^\|.*\n)+", section, re.MULTILINE)
         assert len(tables) == len(calls), about
         for (grid, point), table in zip(calls, tables, strict=True):
             head, _, *lines = table.splitlines()
@@ -68,7 +68,8 @@ def compute(row: Printed) -> dict[str, float]:
     runs = runs[(runs["name"] == measure["name"]) & (runs["source"] != "probe")]
     runs = runs[runs["point"].map(lambda text: all(json.loads(text).get(axis) == at for axis, at in point.items()))]
     runs["value"] = np.log(runs["value"]) if measure["scale"] == "log" else runs["value"]
-    cell = runs.loc[runs["label"] == row.cells["cell"], "cell"].iloc[0]
+    label = {*row.cells["cell"].split(" · "), *filter(None, [row.cells.get("best level")])}
+    cell = runs.loc[runs["label"].map(lambda text: {*text.split(" · ")} == label), "cell"].iloc[0]
     other = (header.get("baselines") or {}).get(cell, header["baseline"])
     tuned = [axis["name"] for axis in header["axes"] if axis.get("tune")]
     own, base = (choose(runs, each, header, tuned) for each in (cell, other))

@@ -82,7 +82,7 @@ def name_best(
     doubtful, passed = find_doubtful(verdicts, measure), verdicts["headline"].any()
     if row["verdict"] in CLAIMS:
         of = "This claim does not pass every check;" if passed else "No claim here passes every check; of this one,"
-        doubt = "" if doubtful is None else f" {of} {write_minus(doubtful['doubt'])}."
+        doubt = "" if doubtful is None else f" {of} {write_minus(doubtful['doubt'])}{_list_failed(doubtful)}."
         controls = [each.reason for each in (checks or {}).get(row["cell"], ()) if each[:2] == ("control", "yes")]
         beyond = f" It is {write_minus(controls[0])}." if controls else ""
         return f"{name} {CLAIMS[row['verdict']].format(baseline)}: {size}.{beyond}{doubt}"
@@ -91,6 +91,12 @@ def name_best(
             doubt = "" if doubtful is None else f" No claim here passes every check: {write_minus(doubtful['doubt'])}."
             return f"{'The variant is' if equal == 1 else f'All {equal} variants are'} {what}.{doubt}"
     return f"No variant is shown to differ from {baseline}; the largest seen is {name}, {size}."
+
+
+def _list_failed(row: Mapping[str, Any]) -> str:
+    """Name the failed checks of a row beside the one that its doubt tells."""
+    others = [name for name in CHECK_NAMES if row[name] == "no" and not row["doubt"].startswith(f"{name}:")]
+    return f"; {join_words(others)} {'fail' if others[1:] else 'fails'}, too" if others else ""
 
 
 def find_doubtful(verdicts: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
@@ -310,7 +316,7 @@ def progress_words(done: dict[str, int]) -> str:
 def verdict_words(context: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, checks: Checks) -> pl.DataFrame:
     """Verdicts as texts: variant, verdict, checks, value, difference, interval, p (Holm), pairs, reason.
 
-    Then the answer of each check in a sentence, under its name.
+    Behind the variant of a tuned grid `selected`, then the answer of each check in a sentence, under its name.
     """
     texts = [
         (
@@ -329,4 +335,5 @@ def verdict_words(context: GridContext, measure: GridMeasure, verdicts: pl.DataF
     reasons = pl.DataFrame(said, dict.fromkeys(CHECK_NAMES, pl.String), orient="row")
     own = name_cells(verdicts, context).drop("verdict", "difference", "pairs", *CHECK_NAMES)
     whole = pl.concat([own, told, reasons], how="horizontal")
-    return whole.select("variant", "verdict", "checks", "value", *names[2:], "reason", *CHECK_NAMES)
+    selected = ["selected"] if "selected" in own.columns else []
+    return whole.select("variant", *selected, "verdict", "checks", "value", *names[2:], "reason", *CHECK_NAMES)

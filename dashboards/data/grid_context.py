@@ -12,7 +12,7 @@ from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles
 from ablate.store import Store
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
-from ablate.store.analysis.tuned_verdicts import nuisance_axes
+from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of, verdicts
 from ablate.store.files.plans import added_cells
 from ablate.store.state import State
@@ -79,7 +79,21 @@ class GridContext(NamedTuple):
             same = f" of the same {matched}" if matched else ""
             return f"the baseline{same}{best}"
         name = None if self.baseline is None else self.appearance.names.get(self.baseline)
-        return "the baseline" if name and name.count(BETWEEN) > 1 else name
+        return "the baseline" if name and name.count(BETWEEN) > 1 else name and f"{name}{best}"
+
+
+def name_settings(context: GridContext, runs: ComparedRuns) -> GridContext:
+    """The grid with one cell for each tuned setting, named without the levels chosen, and their baselines."""
+    if not runs.choices:
+        return context
+    names = {**context.appearance.names, **dict(runs.values.select("cell", "label").iter_rows())}
+    cells = [cell for cell in context.cells if runs.stands_for.get(cell.cell, cell.cell) == cell.cell]
+    several = {"": runs.baseline} if isinstance(runs.baseline, str) else dict(runs.baseline)
+    if len(bases := {*several.values()}) == 1:
+        header = {**context.header, "baseline": bases.pop(), "baselines": {}}
+    else:
+        header = {**context.header, "baseline": runs.stands_for.get(context.baseline or ""), "baselines": several}
+    return context._replace(header=header, cells=cells, appearance=context.appearance._replace(names=names))
 
 
 def appearance_of(context: GridContext, cells: Collection[str]) -> Appearance:

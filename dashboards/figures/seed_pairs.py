@@ -14,7 +14,7 @@ from ablate.dashboards.figures.canvas import break_name, canvas, points, value_a
 from ablate.dashboards.figures.heat import Ramp, draw_heat
 from ablate.dashboards.theme.styles import DIVERGING, INK
 from ablate.store import Store
-from ablate.store.analysis.verdicts import GridMeasure, runs
+from ablate.store.analysis.verdicts import GridMeasure, runs, tune_runs
 from ablate.store.state import State
 from ablate.store.statistics.scales import forward
 
@@ -66,7 +66,7 @@ def draw_paired(
 
 
 def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str]) -> pl.DataFrame:
-    """Every one of `cells` against every other, in their order.
+    """Every one of `cells` against every other, in their order; tuned settings by the runs that verdicts compare.
 
     Returns:
         cell, against, and counts of the seeds of both: planned, n (both have finite values), unusable (one ended
@@ -76,7 +76,8 @@ def win_rates(store: Store, grid: str, measure: GridMeasure, cells: Sequence[str
     planned: dict[str, set[int]] = {cell: set() for cell in cells}
     lost: dict[str, set[int]] = {cell: set() for cell in cells}
     values: dict[str, dict[int, float]] = {cell: {} for cell in cells}
-    measured = runs(store, grid, measure).filter(pl.col("cell").is_in(list(cells)))
+    compared = tune_runs(store, grid, runs(store, grid, measure), measure).values
+    measured = compared.filter(pl.col("cell").is_in(list(cells)))
     for cell, seed, state, value in measured.select("cell", "seed", "state", "value").iter_rows():
         planned[cell].add(seed)
         if value is not None and math.isfinite(value):

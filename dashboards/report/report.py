@@ -8,7 +8,14 @@ import polars as pl
 
 from ablate.dashboards.data.captions import lead_by_axes, name_best, rank_axes, summarise_verdicts
 from ablate.dashboards.data.formatting import count
-from ablate.dashboards.data.grid_context import GridContext, best_first, campaign_styles, grid_context, in_order
+from ablate.dashboards.data.grid_context import (
+    GridContext,
+    best_first,
+    campaign_styles,
+    grid_context,
+    in_order,
+    name_settings,
+)
 from ablate.dashboards.data.user_errors import catch_user_error, sentence
 from ablate.dashboards.figures.forest import effects
 from ablate.dashboards.figures.states import totals
@@ -21,6 +28,7 @@ from ablate.dashboards.theme.styles import REST, Style
 from ablate.store import Store
 from ablate.store.analysis.headline import count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
+from ablate.store.analysis.verdicts import compared_runs
 from ablate.store.files.atomic import write_atomic
 
 
@@ -81,14 +89,16 @@ def _section(context: GridContext, styles: Mapping[str, Style], key: str) -> str
     progress = in_order(context.store.progress(context.grid), [cell.cell for cell in context.cells])
     judged, problem = _read_verdicts(context, progress)
     unjudged = _explain_no_verdicts(context, progress) if problem is None else f"Nothing is compared. {problem}"
-    inner = ""
+    inner, settings = "", context
+    if judged is not None and context.measure is not None:
+        settings = name_settings(context, compared_runs(context.store, context.grid, context.measure))
     if judged is not None:
-        first, rest = _lead(context, judged)
+        first, rest = _lead(settings, judged)
         inner = tag("p", text(first), class_="lead") + tag("p", text(rest))
     inner += (state(unjudged) if unjudged else "") + parts.overview(context, progress)
     if judged is not None and context.measure is not None:
-        inner += parts.verdict_table(context, context.measure, judged)
-        inner += parts.controls(context, context.measure, judged) + parts.two_parts(context, context.measure)
+        inner += parts.verdict_table(settings, context.measure, judged)
+        inner += parts.controls(settings, context.measure, judged) + parts.two_parts(settings, context.measure)
     usable = context if problem is None else context._replace(measure=None)
     done = totals(progress)
     inner += charts(usable, styles, key, is_finished=done["done"] == done["planned"])

@@ -157,21 +157,27 @@ def _is_checked(result: GridResult, measure: GridMeasure) -> bool:
 
 def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
     found = _verdicts(result, measure)
-    against = _name_baseline(result, found)
     checked = _is_checked(result, measure)
     bases = baseline_rows(result.compared_runs(measure), measure)
+    against = bases[0]["label"] if len(bases) == 1 else None
+    tuned = "selected" in found.columns
+
+    def name(row: Mapping[str, object]) -> tuple[str, ...]:
+        return (str(row["label"]), str(row["selected"] or "")) if tuned else (str(row["label"]),)
+
     rows = [
-        (row["label"], str(row["runs"]), say_number(row["value"]), "", "", "", *([""] if checked else []), "baseline")
+        (*name(row), str(row["runs"]), say_number(row["value"]), "", "", "", *([""] if checked else []), "baseline")
         for row in bases
     ]
     for row in found.rows(named=True):
         interval = f"{say_change(row['low'], measure)} to {say_change(row['high'], measure)}"
         about = (say_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
         marks = [f"`{mark_checks(row)}`"] if checked else []
-        rows.append((row["label"], str(row["pairs"]), say_number(row["value"]), *about, *marks, row["verdict"]))
+        rows.append((*name(row), str(row["pairs"]), say_number(row["value"]), *about, *marks, row["verdict"]))
     level = f"{100 * (1 - measure.alpha):g} % interval"
     mean = "geometric mean" if measure.scale == "log" else "mean"
-    heads = ("cell", "pairs", mean, "difference", level, "p (Holm)", *(["checks"] if checked else []), "verdict")
+    names = ("cell", "best level") if tuned else ("cell",)
+    heads = (*names, "pairs", mean, "difference", level, "p (Holm)", *(["checks"] if checked else []), "verdict")
     text = f"{_describe(result, measure, found, against)}\n\n{table(heads, rows)}\n{_sum_up(found, measure)}"
     claims = count_headlines(found) if checked else ""
     return f"{text}\n{LEGEND[0].upper()}{LEGEND[1:]}.{f' Here {claims}.' if claims else ''}\n" if checked else text
@@ -210,12 +216,6 @@ def _count_learned(result: GridResult) -> dict[str, str]:
         return {}
     values = result.every_run(GridMeasure(criterion["name"], criterion["point"])).drop_nulls("value")
     return dict(values.group_by("cell").agg(has_learned(criterion).sum().cast(pl.String)).rows())
-
-
-def _name_baseline(result: GridResult, found: pl.DataFrame) -> str | None:
-    """Return the label of the baseline; None if there are several."""
-    cells = found["baseline"].unique()
-    return result.rows.filter(cell=cells[0])["label"][0] if len(cells) == 1 else None
 
 
 def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, against: str | None) -> str:

@@ -1,18 +1,16 @@
 """Commands about cost: learning curves at equal cost, dominated cells."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from ablate.grid.names import some
+from ablate.runners.cli.cell_selection import keep_cells, label_cells
 from ablate.runners.cli.cell_tables import (
     format_number,
     format_p,
     format_percent,
-    keep_cells,
-    label_cells,
     name_cells,
     select_columns,
     sort_cells,
@@ -116,17 +114,18 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
     write_prose("; ".join(f"{name}: {headed[name]}" for name in questions) + "; averaged over runs, costs by ratios")
     known, against = label_cells(store, grid), baselines_of(store, grid, None)
     if nuisance_axes(header := store.grid(grid)):
-        against = compared_runs(store, grid, measure_of(store, grid, None)).baseline
+        runs, against, *_ = compared_runs(store, grid, measure_of(store, grid, None))
+        known |= dict(runs.select("cell", "label").iter_rows())
         _write_tuned(header)
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
     same = ", ".join(matched_axes(store, grid))
     write_prose(f"against the baseline of the same {same}" if len(bases) > 1 else f"against {known[bases[0]]}")
-    labels, names = name_cells(store, grid, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
+    labels, names = name_cells(store, header, [{"cell": cell, "label": known[cell]} for cell in (*bases, *order)])
     headings = [
         *labels,
         "n",
-        *(name for question in questions for name in (question, f"{question} %", f"{question} p")),
+        *(name for question in questions for name in (question, f"{question} change", f"{question} p")),
     ]
     cells = []
     for name, base in zip(names, bases, strict=False):
@@ -139,7 +138,7 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
             for rows in answers
             for column, form in (
                 ("value", format_number),
-                ("percent", partial(format_percent, factors=True)),
+                ("percent", _change),
                 ("p_holm", format_p),
             )
         ]
@@ -203,6 +202,13 @@ def pareto(
     write_frame("pareto", select_columns(shown, columns), as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
+def _change(percent: float | None) -> str | None:
+    """`-12.3 %`; what is above 1000 % as `13 times`."""
+    if percent is None or percent <= 1000:
+        return percent if percent is None else f"{format_percent(percent)} %"
+    return f"{1 + percent / 100:.3g} times"
+
+
 def _uneven_costs(values: "pl.DataFrame", costs: Iterable[str], instead: str) -> Iterator[str]:
     """Name the cell whose runs differ the most in each of `costs`, if by a large factor."""
     for cost in costs:
@@ -228,7 +234,7 @@ def _write_unlisted(header: Mapping[str, Any], absent: Sequence[str]) -> None:
 def _write_standings(store: "Store", header: Mapping[str, Any], frame: "pl.DataFrame", numbers: Sequence[str]) -> None:
     """Write the cells of `frame`; rivals are named by the first."""
     rows = frame.rows(named=True)
-    labels, names = name_cells(store, header["grid"], rows)
+    labels, names = name_cells(store, header, rows)
     headings = [*labels, "n", *numbers, "standing"]
     headings.insert(len(labels) + 2, f"{100 * (1 - header['measure']['alpha']):g} % interval")
     for most in (LONG_LABEL, 0, None):

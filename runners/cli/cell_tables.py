@@ -1,4 +1,4 @@
-"""Tables of cells: which cells and columns are shown, in which order, and the verdict table as text."""
+"""Tables of cells: their columns and order, and the verdict table as text."""
 
 import math
 import re
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ablate.grid.errors import NotFoundError, SpecError
+from ablate.grid.errors import NotFoundError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
+from ablate.runners.cli.cell_selection import label_cells
 from ablate.runners.output import (
     LONG_LABEL,
     average_of,
@@ -29,7 +30,6 @@ ONE_COMPARISON = "intervals are of one comparison each"
 """Says why an interval may leave zero out beside a verdict that is undecided."""
 _MOST_REMARKS = 4
 _MOST_CONTROLS = 6
-_CHECK = "check."  # before the name of a check in a query
 _LEAST_PERCENT = 1e-6
 """Smaller changes are rounding."""
 _MOST_WHOLE = 1e9
@@ -70,90 +70,6 @@ def sort_cells(frame: "pl.DataFrame", sort: str, better: str) -> "pl.DataFrame":
     return frame.sort(by, descending=descending, nulls_last=True, maintain_order=True)
 
 
-def keep_cells(store: "Store", grid: str, frame: "pl.DataFrame", query: Sequence[str]) -> "pl.DataFrame":
-    """Keep the rows whose cell the query means; all without a query. Raise NotFoundError if there are none.
-
-    Words such as check.on=no are about the checks of verdicts.
-    """
-    checks = [word for word in query if word.startswith(_CHECK)]
-    frame, query = _keep_checked(frame, checks), [word for word in query if word not in checks]
-    if not query:
-        return frame
-    from ablate.store.database.queries import baseline_cells
-
-    kept = frame.filter(frame["cell"].is_in(cells := find_cells(store, grid, query)))
-    if kept.is_empty():
-        if set(cells) <= baseline_cells(store.grid(grid)):
-            raise NotFoundError(f"{' '.join(query)!r} fits baselines alone, which are not compared; name other cells")
-        raise NotFoundError(f"{' '.join(query)!r} fits no cell that is compared with the baseline")
-    return kept
-
-
-def _keep_checked(frame: "pl.DataFrame", words: Sequence[str]) -> "pl.DataFrame":
-    from ablate.store.analysis.query import split_condition
-    from ablate.store.statistics.check import ANSWERS, CHECK_NAMES
-
-    for word in words:
-        name, sign, answer = split_condition(word) or (word, "", "")
-        check = name.removeprefix(_CHECK)
-        if check not in CHECK_NAMES:
-            known = ", ".join(CHECK_NAMES)
-            raise NotFoundError(f"there is no check {check!r}; there are {known}{suggest_name(check, [*CHECK_NAMES])}")
-        if sign not in ("=", "!=") or answer not in ANSWERS:
-            raise SpecError(f"{word!r} is no answer of a check; write {_CHECK}{check}= and one of {', '.join(ANSWERS)}")
-        if check not in frame.columns:
-            raise SpecError(f"{word!r} asks for a check, which this table does not have; leave it out")
-        frame = frame.filter((frame[check] == answer) == (sign == "="))
-    if words and frame.is_empty():
-        raise NotFoundError(f"no verdict has {' '.join(words)}")
-    return frame
-
-
-def find_cells(store: "Store", grid: str, query: Sequence[str]) -> list[str]:
-    """List the cells of `grid` that a query means, in the order of the spec.
-
-    Raises SpecError if a word names seeds or a grid, NotFoundError for an unknown field or if no cell fits.
-    """
-    from ablate.store.analysis.query import split_condition, split_quoted
-    from ablate.store.analysis.trial_query import select
-
-    query = split_quoted(query)
-    for word in query:
-        name, sign, _ = split_condition(word) or ("", "", "")
-        if name == "seed":
-            raise SpecError(f"{word!r} chooses a seed, and a cell is compared on all of its seeds; leave it out")
-        if (name, sign) == ("grid", "="):
-            raise SpecError(f"{word!r} chooses a grid, and a table is about one; leave it out and give --grid")
-    keys = select(store, [*query, f"grid={grid}"])
-    cells = store.sql(
-        "SELECT DISTINCT cell FROM grid_trial WHERE grid = $grid AND list_contains($keys, trial)",
-        {"grid": grid, "keys": keys},
-    )
-    matching = set(cells["cell"])
-    return [cell for cell in label_cells(store, grid) if cell in matching]
-
-
-def label_cells(store: "Store", grid: str) -> dict[str, str]:
-    """Return the label of each cell of `grid`, in the order of the spec."""
-    from ablate.store.database.queries import in_plan_order
-
-    cells = store.sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": grid})
-    return dict(in_plan_order(store.sql, store.grid(grid), cells).rows())
-
-
-def sort_by_plan(store: "Store", rows: "pl.DataFrame") -> "pl.DataFrame":
-    """Sort rows with columns grid and cell by the grid, then as `label_cells` lists cells; equal ones keep their order.
-
-    The rows of a grid are next to each other.
-    """
-    import polars as pl
-
-    from ablate.store.database.queries import in_plan_order
-
-    grids = rows.partition_by("grid", maintain_order=True)
-    return pl.concat([in_plan_order(store.sql, store.grid(part["grid"][0]), part) for part in grids] or [rows])
-
-
 def write_title(
     store: "Store",
     header: Mapping[str, Any],
@@ -182,17 +98,19 @@ def format_page(
 ) -> tuple[list[str], list[list[str]], str]:
     """Headings, rows and caption of the verdict table on a page; arguments as of `write_title`."""
     bases, measure = _keep_baselines(store, header, verdicts, shown, baselines), header["measure"]
-    from ablate.store.analysis.headline import LEGEND
+    from ablate.store.analysis.headline import LEGEND, count_headlines
     from ablate.store.analysis.verdicts import matched_axes
 
-    headings, cells = _with_numbers([*bases, *shown.rows(named=True)], measure)
+    compared = [*bases, *shown.rows(named=True)]
+    headings, cells = _with_numbers(compared, measure)
+    tuned, chosen = chosen_levels(store, header, compared)
     rows = [
-        [label, *("–" if cell is None else str(cell) for cell in row)]
-        for label, row in zip([*(base["label"] for base in bases), *shown["label"]], cells, strict=True)
+        [row["label"], *("–" if cell is None else str(cell) for cell in (*levels, *numbers))]
+        for row, levels, numbers in zip(compared, chosen, cells, strict=True)
     ]
-    legend = [LEGEND] if "checks" in headings else []
-    caption = f"{'; '.join([*_heading(header, verdicts, bases, matched_axes(store, header['grid'])), *legend])}."
-    return ["cell", *headings], rows, caption
+    legend = [LEGEND, count_headlines(shown)] if "checks" in headings else []
+    told = [*_heading(header, verdicts, bases, matched_axes(store, header["grid"])), *filter(None, legend)]
+    return ["cell", *tuned, *headings], rows, f"{'; '.join(told)}."
 
 
 def _with_numbers(
@@ -258,7 +176,7 @@ def write_verdicts(
         write_table(chosen.columns, lines, labels=int(chosen.columns[0] == "label"))
         return
     rows = [*bases, *shown.rows(named=True)]
-    columns, names = name_cells(store, header["grid"], rows)
+    columns, names = name_cells(store, header, rows)
     headings, numbers = _with_numbers(rows, header["measure"])
     n, named = len(columns), [(*name, *cell) for name, cell in zip(names, numbers, strict=True)]
     write_table([*columns, *headings], named, spare=(n + 1, n + 4, n, n + 5, n + 3), labels=n)
@@ -292,8 +210,8 @@ def _heading(
     if "selected" in verdicts.columns and verdicts.height:
         tuned = ", ".join(nuisance_axes(header))
         yield (
-            f"each setting at its best {tuned}, chosen for each seed by the other seeds: a mean may differ from that "
-            "of the cell it is called after; intervals contain the error of choosing"
+            f"each setting at its best {tuned}, chosen for each seed by the other seeds; the {tuned} given is that of "
+            "all seeds, whose own mean may differ; intervals contain the error of choosing"
         )
 
 
@@ -303,15 +221,35 @@ def equal_words(measure: Mapping[str, Any]) -> str:
     return f", less than {margin} counts as equal" if measure["rope"] else ""
 
 
-def name_cells(store: "Store", grid: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and names of the cells of `rows`: their label, or a column per axis if labels are long."""
+def name_cells(
+    store: "Store", header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[list[str | None]]]:
+    """Return headings and names of the cells of `rows`: their label, or a column per axis if labels are long.
+
+    Tuned settings have a column of each nuisance axis: the level that all seeds choose.
+    """
     from ablate.store.database.queries import levels_of_cells
 
     labels = [str(row["label"]) for row in rows]
     if max(map(len, labels), default=0) <= LONG_LABEL:
-        return ["cell"], [[label] for label in labels]
-    names, levels = levels_of_cells(store.sql, store.grid(grid))
-    return names, [levels[row["cell"]] for row in rows]
+        tuned, chosen = chosen_levels(store, header, rows)
+        return ["cell", *tuned], [[label, *levels] for label, levels in zip(labels, chosen, strict=True)]
+    names, levels = levels_of_cells(store.sql, header)
+    return names, [[*levels[row["cell"]]] for row in rows]
+
+
+def chosen_levels(
+    store: "Store", header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[list[str | None]]]:
+    """Return the nuisance axes of a grid, and the levels that all seeds choose for each row; None if nothing chose."""
+    from ablate.store.analysis.tuned_verdicts import nuisance_axes
+    from ablate.store.database.queries import levels_on
+
+    tuned = nuisance_axes(header)
+    levels = levels_on(store.sql, header, tuned) if tuned else {}
+    return tuned, [
+        [*levels[row["cell"]]] if tuned and row.get("selected", "") is not None else [None] * len(tuned) for row in rows
+    ]
 
 
 def _cells(row: Mapping[str, Any], scale: str) -> tuple[object, ...]:
@@ -356,10 +294,8 @@ def _change(value: float | None, scale: str) -> str | None:
     return format_percent(100 * math.expm1(min(value, 700.0)))
 
 
-def format_percent(value: float | None, *, factors: bool = False) -> str | None:
-    """`-12.3`, `+1,234`, or `+0.003`; with `factors` what is above 1000 as `13 times`."""
-    if factors and value is not None and value > 1000:
-        return f"{1 + value / 100:.3g} times"
+def format_percent(value: float | None) -> str | None:
+    """`-12.3`, `+1,234`, or `+0.003`."""
     if value is not None and _LEAST_PERCENT < abs(value) < 0.05:
         return f"{Decimal(f'{value:.1g}'):+f}"
     return None if value is None else f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.1f}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import label_of
-from ablate.runners.cli.cell_tables import sort_by_plan
+from ablate.runners.cli.cell_selection import sort_by_plan
 from ablate.runners.cli.options import Campaigns, Json
 from ablate.runners.cli.resolve import find_several, open_campaign, read_warnings
 from ablate.runners.output import format_count, name_measure, write, write_json, write_table

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
-from ablate.runners.cli.cell_tables import sort_by_plan
+from ablate.runners.cli.cell_selection import sort_by_plan
 from ablate.runners.cli.options import Campaign, Json, WholeGrid
 from ablate.runners.cli.resolve import choose_grid, find_several, open_campaign
 from ablate.runners.output import format_count, tell, write, write_json, write_prose, write_table

@@ -12,7 +12,8 @@ from cyclopts import Parameter
 
 from ablate.grid.errors import EnvironmentProblem, NotFoundError, SpecError
 from ablate.grid.suggestions import suggest_name
-from ablate.runners.cli.cell_tables import find_cells, format_page, keep_cells
+from ablate.runners.cli.cell_selection import find_cells, keep_cells
+from ablate.runners.cli.cell_tables import format_page
 from ablate.runners.cli.options import Campaign, Cells, Csv, Flag, Json, OneGrid, flag_group, require_one_format
 from ablate.runners.cli.resolve import choose_grid, find_campaign, open_campaign, read_warnings
 from ablate.runners.output import format_count, tell, write, write_frame, write_json, write_rows, write_table

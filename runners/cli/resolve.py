@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ablate.grid.errors import NotFoundError, SpecError, StoreError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
-from ablate.runners.cli.cell_tables import sort_by_plan
+from ablate.runners.cli.cell_selection import sort_by_plan
 from ablate.runners.cli.options import GridFlags, SpecFlags, require_one_format
 from ablate.runners.output import slow_notice, tell
 from ablate.store.files.atomic import read_json

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from ablate.grid.errors import SpecError
+from ablate.runners.cli.cell_selection import find_cells, keep_cells, label_cells
 from ablate.runners.cli.cell_tables import (
-    find_cells,
-    keep_cells,
-    label_cells,
     select_columns,
     sort_cells,
     write_title,
@@ -250,15 +248,16 @@ def _write_why(of: GridsFlags, words: str, judged_by: Judged) -> None:
         )
     with open_grid(GridFlags(next(iter(of.campaign), None), of.grid, of.as_json)) as (store, grid, warnings):
         judged = judged_by.find(store, grid)
-        measure, stands_for = judged._asdict(), compared_runs(store, grid, judged).stands_for
-        header = store.grid(grid)
-        cells = [*dict.fromkeys(stands_for.get(cell, cell) for cell in _find_cells(store, grid, words))]
+        measure, header, runs = judged._asdict(), store.grid(grid), compared_runs(store, grid, judged)
+        settings = dict(runs.values.select("label", "cell").iter_rows())
+        meant = [settings[words]] if words in settings else _find_cells(store, grid, words)
+        cells = [*dict.fromkeys(runs.stands_for.get(cell, cell) for cell in meant)]
         cells = [cell for cell in cells if cell not in added_cells(header)] or cells
         several = judge(store, grid, measure=measure).rows.rows(named=True) if len(cells) > 1 else []
         rows = [row for row in several if row["cell"] in cells]
         explanation = None if rows else why(store, grid, cells[0], measure=measure)
         controls = control_rows(store, grid, measure=measure).filter(cell=explanation["cell"]) if explanation else None
-        compared, names = {row["cell"] for row in rows}, label_cells(store, grid)
+        compared, names = {row["cell"] for row in rows}, label_cells(store, grid) | {v: k for k, v in settings.items()}
     if of.as_json:
         write_json("why" if explanation else "table", explanation or rows, warnings)
     elif explanation is None:

@@ -99,23 +99,25 @@ def _tune_controls(
 ) -> tuple[pl.DataFrame, dict[str, list[str]]]:
     """The compared runs with those of controls at their best level, and the controls of each setting.
 
-    Controls are one at several levels if they are called alike behind the labels of baselines of one setting.
+    Controls are one at several levels if they are called alike behind the labels of baselines of one setting. The label
+    of a tuned control is that of this setting and its change.
     """
-    labels = dict(every.select("cell", "label").iter_rows())
+    labels, settings = (dict(each.select("cell", "label").iter_rows()) for each in (every, compared.values))
     groups: dict[str, str] = {}
     for variant, own in controls.items():
         base = baselines.get(variant, "")
         for cell in own:
             if cell not in compared.stands_for:  # otherwise it is a variant, too
                 change = labels[cell].removeprefix(labels.get(base, ""))
-                groups.setdefault(cell, f"{compared.stands_for.get(base, base)} {change}")
+                groups.setdefault(cell, settings.get(compared.stands_for.get(base, base), base) + change)
     group = pl.col("cell").replace_strict(groups, default=None, return_dtype=pl.String).alias("group_")
     runs = every.with_columns(group).drop_nulls("group_")
     chosen = select_then_report(runs, over=(), within=["group_"], scale=by.scale, better=by.better)
     best = {groups[cell]: cell for cell in chosen.choices}
     stands_for = {**compared.stands_for, **{cell: best[name] for cell, name in groups.items()}}
     tuned = {variant: [stands_for[cell] for cell in own] for variant, own in controls.items()}
-    values = pl.concat([compared.values, chosen.values.drop("group_")], how="diagonal")
+    of_controls = chosen.values.drop("label").rename({"group_": "label"})
+    values = pl.concat([compared.values, of_controls], how="diagonal")
     return values, _by_setting(compared, tuned)
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from ablate.grid.errors import SpecError
 from ablate.store.analysis.control_tests import control_tests
 from ablate.store.analysis.judge import judge
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, compared_runs, measure_of
+from ablate.store.analysis.verdicts import GridMeasure, compared_runs, measure_of, setting_of
 from ablate.store.database import queries
 from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import basis, item_bars
@@ -23,20 +23,19 @@ from ablate.store.store import Store
 def why(
     store: Store, grid: str, cell: str, *, baseline: str | None = None, measure: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Explain the verdict of `cell` (a key or a label), of a nuisance axis at any level.
+    """Explain the verdict of `cell`: a key or a label, of a tuned setting also that of one of its cells.
 
     The columns of `judge` and `basis`, `better` of the measure, the grid's `variance`, `checks` as dicts, and
     `controls`: its row of `beyond_controls`. `items` has the fields of `ItemBars` if both arms recorded values of the
     same items. Raises as `verdicts` does, and SpecError for a baseline or a control.
     """
     grid_measure = measure_of(store, grid, measure)
-    compared, key = compared_runs(store, grid, grid_measure, baseline=baseline), baseline_of(store, grid, cell)
-    key, base = compared.stands_for.get(key, key), compared.baseline
+    compared = compared_runs(store, grid, grid_measure, baseline=baseline)
+    key, base = setting_of(store, grid, compared, cell), compared.baseline
     theirs = base if isinstance(base, str) else base.get(key, key)
     if key == theirs or key in added_cells(store.grid(grid)):
-        label = store.sql("SELECT any_value(label) FROM grid_trial WHERE cell = $cell", {"cell": key}).item()
         what = role_of(store.grid(grid), key)
-        raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
+        raise SpecError(f"the cell {cell!r} is a {what}, which has no verdict; ask for another cell")
     based_on = basis(compared.values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     asked: dict[str, Any] = {"baseline": baseline, "measure": grid_measure._asdict()}
     judged = judge(store, grid, **asked)

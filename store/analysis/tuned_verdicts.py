@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from ablate.grid.columns import BETWEEN
 from ablate.grid.errors import SpecError
 from ablate.grid.names import label_of
 from ablate.grid.suggestions import suggest_name
@@ -34,8 +35,9 @@ def tune(
 ) -> ComparedRuns:
     """Represent every setting of the axes that are no nuisance axes by its best level.
 
-    On each seed this is the level that is best on the other seeds; the setting is called after the level that is best
-    on all. A setting without any value keeps a cell without values. Nothing changes where no setting has several cells.
+    On each seed this is the level that is best on the other seeds. The setting has the key of the cell that is best on
+    all. Its label leaves the levels out, since no cell has its values. A setting without any value keeps a cell without
+    values. Nothing changes where no setting has several cells.
     """
     names = [axis["name"] for axis in header["axes"]]
     tuned = nuisance_axes(header)
@@ -49,7 +51,21 @@ def tune(
     if len(settings) == len({*settings.values()}):
         return ComparedRuns(values, baseline)
     chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
-    return _represent(chosen, settings, baseline)
+    labels = _name_settings({cell: (choice.label, choice.levels) for cell, choice in chosen.choices.items()})
+    return _represent(chosen, settings, labels, baseline)
+
+
+def _name_settings(chosen: Mapping[str, tuple[str, Mapping[str, object]]]) -> dict[str, str]:
+    """The label of each chosen cell without its levels of the axes chosen over; in full if two became equal."""
+    short = {}
+    for cell, (label, levels) in chosen.items():
+        text = f"{BETWEEN}{label}{BETWEEN}"
+        for axis, level in levels.items():
+            for part in (f"{axis.removeprefix(_AXIS)}={level}", str(level)):
+                text = text.replace(f"{BETWEEN}{part}{BETWEEN}", BETWEEN, 1)
+        short[cell] = text.strip(BETWEEN)
+    whole = {cell: label for cell, (label, _) in chosen.items()}
+    return short if all(short.values()) and len({*short.values()}) == len({*whole.values()}) else whole
 
 
 def require_known(over: Sequence[str], header: Mapping[str, Any]) -> None:
@@ -79,7 +95,9 @@ def require_choice(over: Sequence[str], compared: ComparedRuns, header: Mapping[
         )
 
 
-def _represent(chosen: Selected, settings: Mapping[str, tuple[str, ...]], baseline: Baseline) -> ComparedRuns:
+def _represent(
+    chosen: Selected, settings: Mapping[str, tuple[str, ...]], labels: Mapping[str, str], baseline: Baseline
+) -> ComparedRuns:
     """The runs to report, without those of a cell that nothing chose, with the baseline of each setting."""
     cells = {settings[cell]: cell for cell in chosen.choices}
     stands_for = {cell: cells[setting] for cell, setting in settings.items()}
@@ -89,7 +107,8 @@ def _represent(chosen: Selected, settings: Mapping[str, tuple[str, ...]], baseli
         base = {stands_for[of]: stands_for[to] for of, to in baseline.items() if {of, to} <= stands_for.keys()}
     unselected = [cell for cell, choice in chosen.choices.items() if not choice.among]
     value = pl.when(~pl.col("cell").is_in(unselected)).then(pl.col("value")).alias("value")
-    return ComparedRuns(chosen.values.with_columns(value), base, chosen.choices, stands_for)
+    label = pl.col("cell").replace_strict(labels, return_dtype=pl.String).alias("label")
+    return ComparedRuns(chosen.values.with_columns(value, label), base, chosen.choices, stands_for)
 
 
 def add_choices(judged: pl.DataFrame, choices: Mapping[str, TunedChoice]) -> pl.DataFrame:
@@ -107,17 +126,19 @@ def add_choices(judged: pl.DataFrame, choices: Mapping[str, TunedChoice]) -> pl.
         words.append(word if selected else "no verdict")
         doubts = [_of_selecting(pick, ""), _of_selecting(base, " in the baseline"), reason if selected else ""]
         reasons.append("; ".join(filter(None, [*doubts, "the levels of each seed were chosen on the other seeds"])))
-    levels = [
-        ", ".join(f"{name.removeprefix(_AXIS)}={level}" for name, level in pick.levels.items()) if pick.among else None
-        for pick in picks
-    ]
     return judged.with_columns(
         pl.Series("verdict", words, pl.String),
         pl.Series("reason", reasons, pl.String),
-        pl.Series("selected", levels, pl.String),
+        pl.Series("selected", [*map(selected_levels, picks)], pl.String),
         pl.Series("among", [pick.among for pick in picks], pl.Int64),
         pl.Series("otherwise", [pick.otherwise for pick in picks], pl.Int64),
     )
+
+
+def selected_levels(choice: TunedChoice) -> str | None:
+    """The levels that all seeds choose, such as rate=0.002; None if nothing was chosen."""
+    levels = [f"{name.removeprefix(_AXIS)}={level}" for name, level in choice.levels.items()]
+    return ", ".join(levels) if choice.among else None
 
 
 def _of_selecting(choice: TunedChoice, where: str) -> str:

@@ -11,7 +11,14 @@ from ablate.grid.errors import NotFoundError, SpecError
 from ablate.grid.names import some
 from ablate.grid.suggestions import suggest_name
 from ablate.store.analysis.once import once
-from ablate.store.analysis.tuned_verdicts import ComparedRuns, add_choices, require_choice, require_known, tune
+from ablate.store.analysis.tuned_verdicts import (
+    ComparedRuns,
+    add_choices,
+    require_choice,
+    require_known,
+    selected_levels,
+    tune,
+)
 from ablate.store.database import queries, quoting
 from ablate.store.files.code_versions import versions_used
 from ablate.store.files.plans import added_cells
@@ -89,14 +96,20 @@ def tune_over(store: Store, grid: str, over: Sequence[str]) -> Store:
 
 
 def baseline_rows(compared: ComparedRuns, measure: GridMeasure) -> list[dict[str, Any]]:
-    """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline."""
+    """Return cell, label, value (the mean, as of `compare`), runs (with a value) and planned of every baseline.
+
+    And `selected`, as of `add_choices`; None where nothing is tuned.
+    """
     rows, baseline = [], compared.baseline
     for cell, arm in arms(compared.values).items():
         if cell == baseline if isinstance(baseline, str) else cell not in baseline:
             own = arm.values(arm.measured)
             known = own.size and fits(own, measure.scale)
             mean = back(float(forward(own, measure.scale).mean()), measure.scale) if known else None
-            rows.append({"cell": cell, "label": arm.label, "runs": own.size, "planned": len(arm.runs), "value": mean})
+            choice = compared.choices.get(cell)
+            selected = None if choice is None else selected_levels(choice)
+            counts = {"runs": own.size, "planned": len(arm.runs), "selected": selected}
+            rows.append({"cell": cell, "label": arm.label, **counts, "value": mean})
     return rows
 
 
@@ -173,6 +186,13 @@ def baseline_of(store: Store, grid: str, wanted: str | None) -> str:
         hint = suggest_name(name, list(cells))
         raise NotFoundError(f"grid {grid!r} has no cell {name!r}; it has {_some(list(cells))}{hint}")
     return str(cells.get(name, name))
+
+
+def setting_of(store: Store, grid: str, compared: ComparedRuns, wanted: str) -> str:
+    """The key of the compared cell that `wanted` means: the label of a tuned setting, or a key or label of any cell."""
+    settings = dict(compared.values.select("label", "cell").iter_rows())
+    key = settings.get(wanted) or baseline_of(store, grid, wanted)
+    return compared.stands_for.get(key, key)
 
 
 def _advise(header: Mapping[str, Any], argument: str) -> str:

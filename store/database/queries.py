@@ -1,7 +1,7 @@
 """Warnings about results, and the order of a plan, by SQL over the views; each takes the function that runs SQL."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -54,22 +54,25 @@ def in_plan_order(sql: Sql, header: Mapping[str, Any], frame: pl.DataFrame) -> p
 
 
 def levels_of_cells(sql: Sql, header: Mapping[str, Any]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the axes of a grid that vary, and the labels of each cell on them; labels of cells if axes name none.
-
-    The label is empty on an axis that does not apply to a cell.
-    """
+    """Return the axes of a grid that vary, and `levels_on` them; labels of cells if axes name none."""
     names = [axis["name"] for axis in header["axes"] if len(axis["labels"]) > 1]
+    levels = levels_on(sql, header, names)
+    if not names or len(set(map(tuple, levels.values()))) < len(levels):
+        labels = sql("SELECT DISTINCT cell, label FROM grid_trial WHERE grid = $grid", {"grid": header["grid"]})
+        return ["cell"], {cell: [label] for cell, label in labels.iter_rows()}
+    return names, levels
+
+
+def levels_on(sql: Sql, header: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the labels of each cell on the axes `names`; empty on an axis that does not apply to it."""
     blank = {axis["name"] for axis in header["axes"] if label_of(None) not in axis["labels"]}
-    query = "SELECT DISTINCT cell, label, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
-    rows = sql(query, {"grid": header["grid"]}).rows()
+    query = "SELECT DISTINCT cell, CAST(axes AS VARCHAR) FROM grid_trial WHERE grid = $grid"
 
     def label(name: str, level: object) -> str:
         return "" if level is None and name in blank else label_of(level)
 
-    levels = {cell: [label(name, json.loads(text).get(name)) for name in names] for cell, _, text in rows}
-    if not names or len(set(map(tuple, levels.values()))) < len(levels):
-        return ["cell"], {cell: [label] for cell, label, _ in rows}
-    return names, levels
+    rows = sql(query, {"grid": header["grid"]}).rows()
+    return {cell: [label(name, json.loads(text).get(name)) for name in names] for cell, text in rows}
 
 
 @cache  # very many cells have the same few levels

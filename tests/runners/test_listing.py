@@ -326,8 +326,8 @@ def test_tuned_cells_are_listed_with_the_baselines_that_they_are_compared_with(
     ablate("table", "--best-over", "operator", "--campaign", tmp_path, code=2)
     lines = ablate("table", "--best-over", "lr", "--campaign", tmp_path).out.splitlines()
     shown = [line.partition("  ")[0] for line in lines if "·" in line]
-    assert shown[:2] == ["softmax · head · 2", "softmax · layer · 2"]
-    assert set(shown[2:]) == {"SSA · head · 2", "SSA · layer · 2"}
+    assert shown[:2] == ["softmax · head", "softmax · layer"]
+    assert set(shown[2:]) == {"SSA · head", "SSA · layer"}
 
 
 def test_a_misspelt_campaign_is_answered_with_the_one_beside_it(campaign: Path, ablate: Callable) -> None:

@@ -57,13 +57,13 @@ def test_a_control_is_compared_at_its_own_best_level(store: tuple[Store, float])
     (row,) = control_tests(opened, "quickstart").rows(named=True)
     (verdict,) = verdicts(opened, "quickstart").rows(named=True)
     assert (row["cell"], row["family"], row["controls"]) == (verdict["cell"], 1, 2)
-    assert row["control_label"] == "softmax · 0.1 with near"
+    assert row["control_label"] == "softmax with near"
     assert row["difference"] == pytest.approx(-0.5 - shift, abs=0.05)
     assert row["beyond"] == ("no" if shift == -0.6 else "unknown")  # one more is missing
     assert row["untested"] == ([] if shift == -0.6 else ["a third"])
     assert why(opened, "quickstart", "SSA · 0.1")["controls"] == row
     rows = control_rows(opened, "quickstart")
-    assert {*rows["control_label"]} == {"softmax · 0.1 with near", "softmax · 0.3 with far"}
+    assert {*rows["control_label"]} == {"softmax with near", "softmax with far"}
     same = ["cell", "control", "difference", "low", "high", "pairs"]
     assert all(rows[name][0] == row[name] for name in same)  # the least sure decides
 
@@ -73,7 +73,7 @@ def test_the_page_and_the_report_list_the_controls_of_a_claim(store: tuple[Store
     with open_view(opened.layout.root, COMPARE) as view:
         shown = show_slot(view, COMPARE, "controls").data
     exceeded = dict(shown.select("control", "exceeded").rows())
-    assert exceeded == {"softmax · 0.1 with near": "no" if shift == -0.6 else "yes", "softmax · 0.3 with far": "yes"}
+    assert exceeded == {"softmax with near": "no" if shift == -0.6 else "yes", "softmax with far": "yes"}
     written = write_report(opened.layout.root).read_text()
     assert all(f"<td>{control}</td>" in written for control in exceeded)
 

@@ -26,6 +26,7 @@ from ablate.dashboards.app.pages.compare_costs import (
     kept_cells,
     standings_of,
 )
+from ablate.dashboards.app.settings import runs_of, settings_of
 from ablate.dashboards.app.table_columns import BY_SIZE, FOLD, columns, link, on_phone
 from ablate.dashboards.data import captions
 from ablate.dashboards.data.control_words import CONTROLS, control_words, describe_controls
@@ -42,9 +43,8 @@ from ablate.store.analysis.explain_verdict import why, why_text
 from ablate.store.analysis.headline import LEGEND, count_headlines
 from ablate.store.analysis.judge import JudgedGrid, judge
 from ablate.store.analysis.noise_caution import noise_caution
-from ablate.store.analysis.tuned_verdicts import ComparedRuns
 from ablate.store.analysis.two_part import two_part
-from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baseline_rows, compared_runs
+from ablate.store.analysis.verdicts import GridMeasure, baseline_of, baseline_rows, setting_of
 from ablate.store.statistics.check import CHECK_NAMES
 
 
@@ -67,7 +67,7 @@ def judge_view(view: PageView) -> tuple[GridContext, GridMeasure, pl.DataFrame]:
     """
     verdicts, kept = _judge_cells(view).rows, kept_cells(view)
     verdicts = verdicts if kept is None else verdicts.filter(pl.col("cell").is_in(kept))
-    return grid_of(view), measures.judged_by(view), verdicts
+    return settings_of(view), measures.judged_by(view), verdicts
 
 
 @memoise
@@ -82,20 +82,14 @@ def checks_of(view: PageView) -> captions.Checks:
     return _judge_cells(view).checks
 
 
-def _runs_of(view: PageView) -> ComparedRuns:
-    """Return the runs that the verdicts of a view compare."""
-    measure = measures.judged_by(view)
-    return compared_runs(view.store, grid_of(view).grid, measure, baseline=view.address.baseline)
-
-
 def _baseline(view: PageView) -> str:
     """Return the baseline, the first of several."""
-    return baseline_of(view.store, grid_of(view).grid, view.address.baseline)
+    return baseline_of(view.store, settings_of(view).grid, view.address.baseline)
 
 
 def _baseline_name(view: PageView) -> str:
     """Return the name of the baseline in sentences about all cells."""
-    context = grid_of(view)
+    context = settings_of(view)
     named = context.baseline_name if view.address.baseline is None else None
     return named or context.appearance.names[_baseline(view)]
 
@@ -108,9 +102,8 @@ def _chosen(view: PageView) -> tuple[str, str]:
             raise Unknown("the grid has no cell beside the baseline")
         cell = str((captions.find_lead(verdicts, measure) or verdicts.row(0, named=True))["cell"])
     else:
-        cell = baseline_of(view.store, context.grid, view.address.cell)
-    compared = _runs_of(view)
-    cell, bases = compared.stands_for.get(cell, cell), compared.baseline
+        cell = setting_of(view.store, context.grid, runs_of(view), view.address.cell)
+    bases = runs_of(view).baseline
     base = bases if isinstance(bases, str) else bases.get(cell, cell)
     if cell == base:
         raise Unknown(f"{context.appearance.names[cell]} is a baseline, which has no verdict; choose another cell")
@@ -164,7 +157,8 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
     bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 270}
     interval = {**BY_SIZE, **bars, "headerName": heading}
-    last = ["checks", "pairs", "seeds to decide", "reason", *CHECK_NAMES]
+    chosen = [name for name in ("selected",) if name in rows.columns]
+    last = ["checks", *chosen, "pairs", "seeds to decide", "reason", *CHECK_NAMES]
     rows = rows.select(pl.exclude(last), *last)
     rows = rows if rows["seeds to decide"].count() else rows.drop("seeds to decide")
     own = {**_VERDICT_COLUMNS, "value": {**_VERDICT_COLUMNS["value"], "headerName": measure.name}, "interval": interval}
@@ -176,6 +170,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
         **link("compare", "cell", under="verdict", minWidth=180, flex=1, wrapText=True, autoHeight=True),
         **on_phone(place=0, minWidth=140),
     },
+    "selected": {"headerName": "best level", "width": 130, **on_phone(hide=True)},
     "verdict": {"width": 178, **on_phone(hide=True)},
     "value": on_phone(place=2, initialWidth=106),
     "difference": {**BY_SIZE, "width": 120, **on_phone(place=1, initialWidth=106)},
@@ -196,17 +191,21 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
 
 def _list_cells(view: PageView) -> SlotContent:
     """List the verdicts, and beside each the cost of the cell; baselines come last. Others are not compared."""
-    shown, names = list_verdicts(view), grid_of(view).appearance.names
+    shown, names = list_verdicts(view), settings_of(view).appearance.names
     standings, problem = catch_user_error(lambda: standings_of(view))
     if standings is None:
         return shown._replace(message=problem or "")
     rows, own, caption = standings
-    compared = _runs_of(view)
+    compared = runs_of(view)
     rows = rows.filter(pl.col("variant").is_in([names[cell] for cell in compared.values["cell"].unique()]))
     data = shown.data.join(rows, on="variant", how="full", coalesce=True, maintain_order="left_right")
-    bases = {names[row["cell"]]: row["value"] for row in baseline_rows(compared, measures.judged_by(view))}
-    of_base = pl.col("variant").replace_strict(bases, default=None, return_dtype=pl.Float64)
-    data = data.with_columns(pl.col("verdict").fill_null("baseline"), pl.col("value").fill_null(of_base))
+    bases = [(names[row["cell"]], row) for row in baseline_rows(compared, measures.judged_by(view))]
+    known = [name for name in ("value", "selected") if name in data.columns]
+    of_bases = [
+        pl.col(name).fill_null(pl.col("variant").replace_strict({base: row[name] for base, row in bases}, default=None))
+        for name in known
+    ]
+    data = data.with_columns(pl.col("verdict").fill_null("baseline"), *of_bases)
     costs = columns(rows.drop("variant"), own)
     at = next(place for place, each in enumerate(shown.columns) if each["field"] == "pairs")
     listed = [*shown.columns[:at], *costs, *shown.columns[at:]]
@@ -215,7 +214,7 @@ def _list_cells(view: PageView) -> SlotContent:
 
 def _show_two_parts(view: PageView) -> SlotContent:
     """List how often and how well variants learned; nothing if all runs did."""
-    context, measure, kept = grid_of(view), measures.judged_by(view), kept_cells(view)
+    context, measure, kept = settings_of(view), measures.judged_by(view), kept_cells(view)
     parts = two_part(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
     if parts is None:
         return SlotContent(message=AS_ABOVE)
@@ -236,7 +235,7 @@ def _show_two_parts(view: PageView) -> SlotContent:
 
 def _list_controls(view: PageView) -> SlotContent:
     """List the difference of the cell that is looked at from each of its controls."""
-    context, measure, (cell, _) = grid_of(view), measures.judged_by(view), _chosen(view)
+    context, measure, (cell, _) = settings_of(view), measures.judged_by(view), _chosen(view)
     rows = control_rows(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
     words = control_words(context, measure, rows, [cell])
     if words.is_empty():
@@ -250,7 +249,7 @@ def _list_controls(view: PageView) -> SlotContent:
 
 
 def _why(view: PageView) -> SlotContent:
-    context, (cell, base) = grid_of(view), _chosen(view)
+    context, (cell, base) = settings_of(view), _chosen(view)
     names, measure = context.appearance.names, measures.judged_by(view)._asdict()
     row = why(view.store, context.grid, cell, baseline=view.address.baseline, measure=measure)
     caption = f"{names[cell]} against {names[base]}: {captions.mark_verdict(row['verdict'])}.{_explain_choice(view)}"
@@ -272,9 +271,9 @@ def _explain_choice(view: PageView) -> str:
 
 
 def _draw_pairs(view: PageView) -> SlotContent:
-    context, measure, verdict_frame = grid_of(view), measures.judged_by(view), _judge_cells(view).rows
+    context, measure, verdict_frame = settings_of(view), measures.judged_by(view), _judge_cells(view).rows
     cell, base = _chosen(view)
-    pairs = seed_pairs.pair_runs(_runs_of(view).values, measure, cell, base)
+    pairs = seed_pairs.pair_runs(runs_of(view).values, measure, cell, base)
     if pairs.is_empty():
         return SlotContent(message="No run of the two cells has finished with a value yet.")
     both = pairs.drop_nulls(["value", "baseline_value"]).height
@@ -300,7 +299,7 @@ def _draw_pairs(view: PageView) -> SlotContent:
 
 
 def _wins(view: PageView) -> SlotContent:
-    whole, measure = grid_of(view), measures.judged_by(view)
+    whole, measure = settings_of(view), measures.judged_by(view)
     context = whole._replace(cells=whole.compared)
     kept, which = kept_cells(view), ""
     cells = [cell for cell in context.cells if kept is None or cell.cell in kept]
@@ -330,7 +329,7 @@ def _wins(view: PageView) -> SlotContent:
 
 
 def _controls(view: PageView) -> Sequence[Control]:
-    context = grid_of(view)
+    context = settings_of(view)
     own, theirs = (_options(view, named) for named in (view.address.baseline, view.address.cell))
     chosen, _ = catch_user_error(lambda: _chosen(view)[0])
     labels = {each.cell: each.label for each in context.cells}
@@ -348,8 +347,8 @@ def _controls(view: PageView) -> Sequence[Control]:
 
 def _options(view: PageView, named: str | None) -> dict[str, str]:
     """Name every cell by its label; one that the address calls in another way keeps that name."""
-    context = grid_of(view)
-    cell = None if named is None else baseline_of(view.store, context.grid, named)
+    context = settings_of(view)
+    cell = None if named is None else setting_of(view.store, context.grid, runs_of(view), named)
     return {
         named if named and each.cell == cell else each.label: context.appearance.names[each.cell]
         for each in context.compared

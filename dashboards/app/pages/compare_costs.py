@@ -7,7 +7,8 @@ import polars as pl
 
 from ablate.dashboards.app import measures
 from ablate.dashboards.app.address import entries
-from ablate.dashboards.app.page import Control, Key, PageView, SlotContent, cell_key, grid_of, memoise, options
+from ablate.dashboards.app.page import Control, Key, PageView, SlotContent, cell_key, memoise, options
+from ablate.dashboards.app.settings import settings_of
 from ablate.dashboards.app.table_columns import FOLD, WRAP
 from ablate.dashboards.data.captions import n_words, name_cells
 from ablate.dashboards.data.formatting import count, join_words
@@ -49,7 +50,7 @@ class _Against(NamedTuple):
 @memoise
 def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
     """Measurements, then probes that no measurement is called like, by `text_of`: name and point."""
-    context = grid_of(view)
+    context = settings_of(view)
     measured = measurements(view.store, context.grid)
     probes = view.store.sql(
         "SELECT DISTINCT p.name, p.point FROM v_probe p JOIN grid_trial g USING (trial) WHERE g.grid = $grid "
@@ -63,7 +64,7 @@ def _quantities(view: PageView) -> dict[str, tuple[str, dict[str, float]]]:
 
 @memoise
 def _against(view: PageView) -> _Against:
-    context, better = grid_of(view), view.address.against_better
+    context, better = settings_of(view), view.address.against_better
     wanted = view.address.against or _first_cost(view)
     if wanted in COST_WORDS:
         quantity = Quantity(wanted, better=better)
@@ -82,7 +83,7 @@ def _title(against: _Against) -> str:
 @memoise
 def _first_cost(view: PageView) -> str:
     """Return the first cost; without any, tokens, parameters or seconds that runs logged, or what else varies."""
-    context = grid_of(view)
+    context = settings_of(view)
     if costs := known_costs(view.store, context.grid):
         return costs[0]
     measured, measure = measurements(view.store, context.grid), measures.judged_by(view)
@@ -96,12 +97,13 @@ def _first_cost(view: PageView) -> str:
 def _varies(view: PageView, name: str, at: Mapping[str, float]) -> bool:
     condition, parameters = agrees(at)
     values = "SELECT count(DISTINCT value) FROM v_final WHERE grid = $grid AND name = $name AND isfinite(value) AND "
-    return bool(view.store.sql(values + condition, {"grid": grid_of(view).grid, "name": name, **parameters}).item() > 1)
+    of = {"grid": settings_of(view).grid, "name": name, **parameters}
+    return bool(view.store.sql(values + condition, of).item() > 1)
 
 
 @memoise
 def _compare(view: PageView) -> TradeOffs:
-    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    context, measure, against = settings_of(view), measures.judged_by(view), _against(view)
     if measures.is_of(measure, against.quantity.name, against.quantity.point):
         raise Unknown(f"{against.title} cannot be held against itself; choose something else")
     cells = [cell.cell for cell in context.compared]
@@ -116,7 +118,7 @@ def _compare(view: PageView) -> TradeOffs:
 @memoise
 def _colours(view: PageView) -> Appearance:
     """The appearance of the cells; of too many only those of the line and of other pages have a style."""
-    context = grid_of(view)
+    context = settings_of(view)
     return appearance_of(context, {*_compare(view).frame.filter("step")["cell"], *context.drawn})
 
 
@@ -126,7 +128,7 @@ def _logs(view: PageView) -> tuple[bool, bool]:
 
 def draw_costs(view: PageView) -> SlotContent:
     """Draw the measure of every cell against its cost."""
-    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    context, measure, against = settings_of(view), measures.judged_by(view), _against(view)
     log, missing = _logs(view), _compare(view).planned - _compare(view).frame.height
     trade_offs = _compare(view)._replace(frame=_keep_brushed(view))
     frame = trade_offs.frame
@@ -183,7 +185,7 @@ class _Lines(NamedTuple):
 
 @memoise
 def _lines(view: PageView) -> _Lines:
-    context, measure, against = grid_of(view), measures.judged_by(view), _against(view)
+    context, measure, against = settings_of(view), measures.judged_by(view), _against(view)
     trade_offs = _compare(view)
     whole, levels = table(view.store, context.grid, measure)
     wide = [name for name, of in levels.items() if len(of) > 1][:_MOST_AXES]
@@ -222,7 +224,7 @@ def check_costs(view: PageView) -> None:
 
 def draw_axes(view: PageView) -> SlotContent:
     """Draw levels and outcomes of every cell along parallel axes."""
-    context, against, trade_offs = grid_of(view), _against(view), _compare(view)
+    context, against, trade_offs = settings_of(view), _against(view), _compare(view)
     (rows, kept, axes), ranges = _lines(view), entries(view.address.brush)
     if kept.is_empty():
         return SlotContent(message="No cell has both values yet.")
@@ -247,7 +249,7 @@ def draw_axes(view: PageView) -> SlotContent:
 
 def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]], str]:
     """List by `variant` what the seeds show of measure and cost; return parts of the columns and a caption, too."""
-    context, against = grid_of(view), _against(view)
+    context, against = settings_of(view), _against(view)
     standings = _keep_brushed(view).select(
         "cell",
         pl.col("x").alias("cost"),

@@ -11,6 +11,7 @@ from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import AS_ABOVE, AppPage, Key, PageView, Slot, SlotContent, grid_of, memoise
 from ablate.dashboards.app.pages.compare import CompareAddress, checks_of, differences_of, judge_view, list_verdicts
 from ablate.dashboards.app.pages.factors import FactorsAddress, level_effects, show_effects
+from ablate.dashboards.app.settings import settings_of
 from ablate.dashboards.app.table_columns import WIDE, WRAP, columns, link
 from ablate.dashboards.data.captions import (
     CLAIMS,
@@ -31,9 +32,11 @@ from ablate.dashboards.figures.states import STATES, draw_shares, draw_states, f
 from ablate.dashboards.theme.styles import shared_style
 from ablate.grid.names import some
 from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.analysis.row_labels import SHARE
 from ablate.store.analysis.tuned_check import levels_beyond
 from ablate.store.analysis.two_part import two_part
 from ablate.store.files.attempt_records import DIVERGED_ADVICE
+from ablate.store.statistics import Scale
 from ablate.store.statistics.arms import more_seeds_help
 from ablate.store.statistics.check import Check
 from ablate.store.statistics.verdict import UNAFFORDABLE, seeds_outlook
@@ -50,8 +53,10 @@ _REMEDIES: Final = {
     "tuned": "add {} to the axis with tune=True, then ablate run SPEC",
     "finished": "more training.steps in the spec, then ablate run SPEC",
     "control": "claim no more than the control explains, unless more seeds tell the two apart",
+    "noise": "learned=... in the Grid if some runs do not learn; then the table of parts has the verdict",
 }
 """By check, how to answer one that failed."""
+_NONE: Final = "none below 1"
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
@@ -78,7 +83,7 @@ def _lead(view: PageView) -> SlotContent:
     result, problem = catch_user_error(lambda: judge_view(_as_compare(view)))
     if result is None:
         return SlotContent(above=_progress_words(view), message=problem or "")
-    _, measure, verdicts = result
+    context, measure, verdicts = result
     best = name_best(context, measure, verdicts, str(context.baseline_label), checks_of(_as_compare(view)))
     axes, leads = _axes(view)
     shown = show_effects(_as_factors(view)) if leads else differences_of(_as_compare(view))
@@ -153,11 +158,13 @@ def _noise(view: PageView) -> SlotContent:
         rope = rope_words(measure.rope, measure.scale, context.unit)
         equal = f", unless the seeds show that it lies within the {rope} that count as equal"
     for n, *ends in noise.frame.iter_rows():
-        middle, low, high = (change(value, noise.scale).removeprefix("+") for value in ends)
+        middle, low, high = (_say_smallest(value, noise.scale, context.unit) for value in ends)
         between = f"{low} to {high}" if low != high else ""
         rows.append((f"{n}, planned" if n == noise.planned else str(n), middle, between or middle))
         if n == noise.planned and middle == "–":
             said = f"With {seeds} no verdict can be had; it needs three."
+        elif n == noise.planned and middle == _NONE:
+            said = f"The {seeds} of this grid find no true difference in four of five repetitions."
         elif n == noise.planned:
             name = "the measure" if measure is None else f"{'odds of ' * (noise.scale == 'logit')}{measure.name}"
             said = (
@@ -175,10 +182,16 @@ def _noise(view: PageView) -> SlotContent:
     return SlotContent(caption=caption, data=data, columns=columns(data))
 
 
+def _say_smallest(value: float | None, scale: Scale, unit: str) -> str:
+    """The difference; `_NONE` if no two shares can differ by so much."""
+    beyond = value is not None and value > 1 and scale == "linear" and unit == SHARE
+    return _NONE if beyond else change(value, scale).removeprefix("+")
+
+
 def _next(view: PageView) -> SlotContent:
     verdicts, problem = catch_user_error(lambda: judge_view(_as_compare(view))[2])
     checks = {} if verdicts is None else checks_of(_as_compare(view))
-    steps = next_steps(grid_of(view), _states(view)[1], verdicts, checks)
+    steps = next_steps(settings_of(_as_compare(view)), _states(view)[1], verdicts, checks)
     message = "" if problem is None else f"What is undecided is not known: {problem}"
     if steps.is_empty() and not message:
         message = "Nothing is left to do: every trial has ended well and every variant has a verdict."
