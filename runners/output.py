@@ -41,7 +41,7 @@ _SHORTEST_TEXT = 6
 """The same where each row is a line."""
 _MOST_ROWS = 50
 """Rows of a frame that fit a terminal."""
-_NUMBER = re.compile(r"(?=.*[-+.<]|\d{1,3}(,\d{3})+$)<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?$")
+_NUMBER = re.compile(r"(?=.*[-+.<]|\d{1,3}(,\d{3})+$)<?[-+]?\d[\d.,]*(e[-+]\d+)?( to [-+]?\d[\d.,]*)?( %| times)?$")
 """A formatted number such as 28,704, or an interval."""
 _EXACT = 1e15
 """Below this a float holds every whole number, so its digits mean something."""

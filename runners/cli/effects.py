@@ -146,7 +146,8 @@ _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 def _write_tests(tests: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
     if tests.terms.is_empty():
-        write("no axis has an F test")
+        if not tests.notes:
+            write("no axis has an F test")
         return
     pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"
     write_prose(f"F tests of whole axes, about these seeds{pairs if tests.terms.height > 1 else ''}")

@@ -174,6 +174,8 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(f"{name}: {done}{''.join(others)}")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
+        if not tags and frame["done"].sum() == frame["planned"].sum():
+            continue
         chosen = _choose_cells(frame, most_cells)
         labels = {cell: [label] for cell, label in chosen.select("cell", "label").rows()}
         axes, levels = status.levels.get(name, (columns[:1], labels))

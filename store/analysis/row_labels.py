@@ -98,7 +98,13 @@ _KNOWN: Final = header_rows(complete(RowInfo(name, unit)) for name, (_, unit, _)
 
 
 def row_label(header: Mapping[str, Any], name: str) -> RowLabel:
-    """Describe a recorded row of a grid: "number.margin.amplification" is a `number`, and "optimum.mse" an `mse`."""
+    """Describe a recorded row of a grid: "number.margin.amplification" is a `number`, and "optimum.mse" an `mse`.
+
+    "knockout.gate.mse" is the change of `mse` by leaving the gate out, so it has no lower bound.
+    """
+    what, _, measure = name.removeprefix("knockout.").partition(".")
+    if measure and name.startswith("knockout.") and what != "none":
+        return row_label(header, measure)._replace(title=f"change of {measure} by the knock-out {what}", least=None)
     rows = {**_KNOWN, **(header.get("rows") or {})}
     known = next((part for part in (name, *name.split(".")) if part in rows), None)
     if known is None:

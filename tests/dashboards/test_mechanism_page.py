@@ -135,6 +135,12 @@ def test_every_row_of_our_probes_has_words_and_its_unit() -> None:
     assert row_label({}, "someone.elses") == ("someone.elses", "", None)
 
 
+def test_a_change_by_a_knock_out_has_no_lower_bound() -> None:
+    own, changed = row_label({}, "entropy"), row_label({}, "knockout.gate.entropy")
+    assert (own.least, changed.least, changed.unit) == (0.0, None, own.unit)
+    assert "change of entropy" in changed.title
+
+
 def test_the_page_opens_with_the_probe_that_tells_cells_apart_most(tmp_path: Path) -> None:
     numbers = {"apart": (5.0, 0.1), "alike": (0.1, 5.0), "same": (0.0, 0.0)}
 
