@@ -146,7 +146,7 @@ _KINDS = {1: ("level",), 2: ("pair of axes", "pairs of axes")}
 
 def _write_tests(tests: "Factorial", measure: dict[str, Any], *, interactions: bool) -> None:
     if tests.terms.is_empty():
-        if not tests.notes:
+        if not any("F tests" in note for note in tests.notes):
             write("no axis has an F test")
         return
     pairs = ", with pairs of axes as terms" if interactions else ", without pairs of axes (--interactions adds them)"

@@ -166,7 +166,7 @@ def _show_status(query: Sequence[str], campaign: Path | None, grid: str | None, 
     if as_json:
         write_json("status", state.data(), state.warnings)
     else:
-        write_status(state)
+        write_status(state, every=bool(query))
         tell(*state.warnings)
 
 

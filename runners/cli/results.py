@@ -178,6 +178,8 @@ def _write_tables(query: Sequence[str], of: GridsFlags, rows: Listing, judged_by
 
 
 def _write_footer(store: "Store", grid: str, measure: "GridMeasure", shown: "pl.DataFrame") -> None:
+    import polars as pl
+
     from ablate.runners.cli.two_part_text import write_two_parts
     from ablate.store.analysis.headline import LEGEND, count_headlines
     from ablate.store.analysis.noise_caution import noise_caution
@@ -189,7 +191,8 @@ def _write_footer(store: "Store", grid: str, measure: "GridMeasure", shown: "pl.
     for sentence in noise_caution(store, grid, measure=measure._asdict()).sentences:
         write_prose(sentence)
     if (parts := two_part(store, grid, measure=measure._asdict())) is not None:
-        write_two_parts(parts, measure)
+        kept = parts.rows.filter(pl.col("cell").is_in(shown["cell"].implode()))
+        write_two_parts(parts._replace(rows=kept), measure)
 
 
 def _add_two_parts(store: "Store", grid: str, measure: "GridMeasure", rows: "pl.DataFrame") -> "pl.DataFrame":

@@ -163,8 +163,8 @@ def _notes(store: Store, grids: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
-    """Write a table per grid, the running trials, the workers, and failures by kind."""
+def write_status(status: Status, most_cells: int = _MOST_CELLS, *, every: bool = False) -> None:
+    """Write a table per unfinished grid (or `every`), the running trials, the workers, and failures by kind."""
     for name, frame in status.grids.items():
         tags = ["tags"] if any(frame["tags"]) else []  # its column replaces those without a trial
         always = _ALWAYS[:3] if tags else _ALWAYS
@@ -174,7 +174,7 @@ def write_status(status: Status, most_cells: int = _MOST_CELLS) -> None:
         write(f"{name}: {done}{''.join(others)}")
         if name in status.overrides:
             write(f"overrides: {' '.join(status.overrides[name])}")
-        if not tags and frame["done"].sum() == frame["planned"].sum():
+        if not every and not tags and frame["done"].sum() == frame["planned"].sum():
             continue
         chosen = _choose_cells(frame, most_cells)
         labels = {cell: [label] for cell, label in chosen.select("cell", "label").rows()}

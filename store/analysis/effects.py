@@ -12,7 +12,7 @@ from ablate.store.analysis.judge import judge
 from ablate.store.analysis.row_labels import clip_interval
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
 from ablate.store.analysis.two_part import two_part
-from ablate.store.analysis.verdicts import baseline_of, measure_of, runs, tune_runs
+from ablate.store.analysis.verdicts import baseline_of, matched_axes, measure_of, runs, tune_runs
 from ablate.store.statistics import Better, Factorial, SeedContrasts, factorial, seed_contrasts, variants_together
 from ablate.store.statistics.verdict import CLAIMS
 from ablate.store.store import Store
@@ -87,14 +87,15 @@ def tell_doubts_of_levels(
     if not store.grid(grid)["baseline"]:
         return [""] * rows.height
     by = measure_of(store, grid, measure)
-    judged = judge(store, grid, measure=by._asdict()).rows
+    judged, matched = judge(store, grid, measure=by._asdict()).rows, matched_axes(store, grid)
     judged = judged if only is None else judged.filter(pl.col("cell").is_in(only["cell"].implode()))
     values, _, _ = _factors(store, grid, tune_runs(store, grid, runs(store, grid, by), by).values)
     judged = judged.join(values.select("cell", pl.col(f"^{_AXIS}.*$")).unique("cell"), on="cell", how="left")
     said = []
     for order, factor, level, verdict in rows.select("order", "factor", "level", "verdict").iter_rows():
         of_level = judged.filter(pl.col(_AXIS + factor) == level) if order == 1 else judged
-        said.append(tell_doubts(of_level) if order < 2 and verdict in CLAIMS else "")
+        own = order < 2 and factor not in matched  # within a level of these, cells are compared with their baseline
+        said.append(tell_doubts(of_level) if own and verdict in CLAIMS else "")
     return said
 
 

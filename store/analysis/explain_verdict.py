@@ -35,7 +35,8 @@ def why(
     theirs = base if isinstance(base, str) else base.get(key, key)
     if key == theirs or key in added_cells(store.grid(grid)):
         what = role_of(store.grid(grid), key)
-        raise SpecError(f"the cell {cell!r} is a {what}, which has no verdict; ask for another cell")
+        label = dict(compared.values.select("cell", "label").iter_rows()).get(key, cell)
+        raise SpecError(f"the cell {label!r} is a {what}, which has no verdict; ask for another cell")
     based_on = basis(compared.values, baseline=base, scale=grid_measure.scale, alpha=grid_measure.alpha)
     asked: dict[str, Any] = {"baseline": baseline, "measure": grid_measure._asdict()}
     judged = judge(store, grid, **asked)

@@ -99,7 +99,9 @@ def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
 
 
 def _part_learned(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
-    """How many runs of a comparison learned, if it was a part of those of a cell; empty otherwise."""
+    """How many runs of a comparison learned, if it was a part of those of a cell, or none at all; empty otherwise."""
+    if ours and theirs and not any((*ours, *theirs)):
+        return "no run of either learned the task, so this is no comparison of how well it is solved"
     if not any(0 < sum(each) < len(each) for each in (ours, theirs)):
         return ""
     counts = f"{sum(ours)} of {len(ours)} runs learned, and {sum(theirs)} of {len(theirs)} of the baseline"
@@ -137,7 +139,7 @@ def add_checks(rows: pl.DataFrame, checks: Mapping[str, Sequence[Check]]) -> pl.
         own = {each.name: each for each in checks[cell]}
         off = own["on"].word == "off" and word in _REPLACED
         words.append("off" if off else word)
-        reasons.append(f"{own['on'].reason}; {reason}" if off else reason)
+        reasons.append(own["on"].reason if off else reason)
         claim = word in (*CLAIMS, "equivalent") and not off
         open_ = [own[name] for answer in ("no", "unknown") for name in _DOUBTS if own[name].answer == answer]
         doubts.append(f"{open_[0].name}: {open_[0].reason}" if claim and open_ else None)

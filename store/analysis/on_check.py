@@ -244,7 +244,7 @@ class KnockedOut(NamedTuple):
         """'makes loss worse by 0.42 to 0.61 in 5 runs (...)'; of logarithms unless the scale is linear."""
         unit = "" if self.by.scale == "linear" else {"log": " in its logarithm", "logit": " in log odds"}[self.by.scale]
         low, high = (-result.high, -result.low) if result.high < 0 else (result.low, result.high)
-        ends = f"{low:.2g} to {high:.2g}" if low != high else f"{low:.2g}"
+        ends = f"{low + 0:.2g} to {high + 0:.2g}" if low != high else f"{low + 0:.2g}"
         runs = f"{result.runs} run{'s' * (result.runs != 1)}{' that learned' if self.of_learners else ''}"
         way = "makes {} worse by" if result.low > 0 else "makes {} better by" if result.high < 0 else "changes {} by"
         return f"{way.format(self.by.name + unit)} {ends} in {runs} (a tenth of the band is {OFF * self.band:.2g})"

@@ -26,6 +26,7 @@ TAKEN: Final = (
 )
 """Columns of runs and of a Pareto set, which no objective can be called like."""
 
+EXACT: Final = ("parameters", "flops")  # costs without noise
 COSTS: Final = ("train_s", "memory_bytes", "parameters", "flops", "joules", "flops_per_s", "tokens_per_s")
 """Columns that every grid has; those per second are better when higher."""
 
@@ -95,7 +96,7 @@ def read_objectives(
         if column == own:
             continue
         way, scale, _ = rule(store, grid, each.name)
-        objectives.append(Objective(column, each.better or way, scale, each.name == "parameters"))
+        objectives.append(Objective(column, each.better or way, scale, each.name in EXACT))
         if each.name in COSTS:
             taken = costs.select("trial", pl.col(each.name).alias(column))
         else:

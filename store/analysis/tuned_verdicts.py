@@ -45,14 +45,18 @@ def tune(
         return ComparedRuns(values, baseline)
     axes = [json.loads(text) for text in values["axes"]]
     columns = [pl.Series(_AXIS + name, [label_of(row.get(name)) for row in axes], pl.String) for name in names]
-    wide = values.with_columns(columns)
+    ranks = {axis["name"]: {label: at for at, label in enumerate(axis["labels"])} for axis in header["axes"]}
+    by_level = [pl.col(_AXIS + name).replace_strict(ranks[name], default=-1) for name in tuned]
+    wide = values.with_columns(columns).sort(by_level, maintain_order=True)  # the middle one of equal levels is chosen
     within = [_AXIS + name for name in names if name not in tuned]
     settings = {row[0]: row[1:] for row in wide.select("cell", *within).unique().iter_rows()}
     if len(settings) == len({*settings.values()}):
         return ComparedRuns(values, baseline)
     chosen = select_then_report(wide, over=[_AXIS + name for name in tuned], within=within, scale=scale, better=better)
+    order = {cell: at for at, cell in enumerate(values["cell"].unique(maintain_order=True))}
+    in_order = chosen.values.sort(pl.col("cell").replace_strict(order), "seed", maintain_order=True)
     labels = _name_settings({cell: (choice.label, choice.levels) for cell, choice in chosen.choices.items()})
-    return _represent(chosen, settings, labels, baseline)
+    return _represent(chosen._replace(values=in_order), settings, labels, baseline)
 
 
 def _name_settings(chosen: Mapping[str, tuple[str, Mapping[str, object]]]) -> dict[str, str]:
@@ -124,6 +128,7 @@ def add_choices(judged: pl.DataFrame, choices: Mapping[str, TunedChoice]) -> pl.
         base = choices[cell]
         selected = pick.among and base.among
         words.append(word if selected else "no verdict")
+        reason = reason.replace(" for these two cells", " for one level of both")
         doubts = [_of_selecting(pick, ""), _of_selecting(base, " in the baseline"), reason if selected else ""]
         reasons.append("; ".join(filter(None, [*doubts, "the levels of each seed were chosen on the other seeds"])))
     return judged.with_columns(

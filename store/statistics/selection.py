@@ -56,8 +56,9 @@ def select_then_report(
     """The best levels of the axes `over` for every setting of the axes `within`.
 
     `values` has the columns that `compare` takes and one for every axis named. A cell with fewer usable values than
-    another of its setting is not chosen. A setting without any value keeps its first cell, with `among` 0. Raises
-    SpecError for an axis that is no column.
+    another of its setting is not chosen. The middle one of equals is, in the order of the rows: runs at the limit of a
+    measure would else stand at an end of the levels. A setting without any value keeps its first cell, with `among` 0.
+    Raises SpecError for an axis that is no column.
     """
     for name in (*over, *within):
         if name not in values.columns:
@@ -87,7 +88,10 @@ def _leave_one_out(
     within = [*within, "all_"]  # there may be no other axis
     ranked = values.with_row_index("at_").with_columns(n_=others[0], mean_=mean if better == "lower" else -mean)
     keys = [*within, "seed"]
-    picked = ranked.sort("n_", "mean_", "at_", descending=[True, False, False]).unique(keys, keep="first").sort("at_")
+    complete = ranked.filter(pl.col("n_") == pl.col("n_").max().over(keys))
+    best = complete.filter(pl.col("mean_").is_null() | (pl.col("mean_") == pl.col("mean_").min().over(keys)))
+    middle = pl.when(pl.col("n_") > 0).then(pl.len().over(keys) // 2).otherwise(0)
+    picked = best.filter(pl.col("at_").rank("ordinal").over(keys) == middle + 1)
     names = ("cell", "label", *within)
     chosen = values.filter(pl.col("cell").is_in(list(choices)))
     names_of = chosen.select(*names).unique("cell", maintain_order=True)
@@ -119,7 +123,9 @@ def _choices(
     choices: dict[str, TunedChoice] = {}
     sign = 1 if better == "lower" else -1
     for group in settings.values():
-        best = min(group, key=lambda row: (-row["n_"], sign * (row["mean_"] or 0.0)))  # the complete ones first
+        ranks = [(-row["n_"], sign * (row["mean_"] or 0.0)) for row in group]  # the complete ones first
+        equal = [row for row, rank in zip(group, ranks, strict=True) if rank == min(ranks)]
+        best = equal[len(equal) // 2 if equal[0]["n_"] else 0]
         among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
         sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_")}
         levels = {name: best[name] for name in over}

@@ -116,6 +116,19 @@ def test_what_was_off_has_no_verdict_of_equality(tmp_path: Path, monkeypatch: py
     assert worse["doubt"].str.starts_with("on: ").all()
 
 
+@pytest.mark.parametrize(("limit", "answer"), [(0.5, "no"), (9.0, "yes")])
+def test_cells_that_learned_nothing_fail_the_check_noise(tmp_path: Path, limit: float, answer: Answer) -> None:
+    root = campaign(tmp_path / "runs")
+    header = Layout(root).grid_header("grid")
+    plan = read_json(header)
+    rule = {"name": plan["measure"]["name"], "point": {}, "limit": limit, "better": "lower"}
+    write_json(header, {**plan, "learned": rule})
+    with Store.open(root) as store:
+        rows = judge(store, "grid", measure={"rope": 5.0}).rows
+    assert (set(rows["verdict"]), set(rows["noise"])) == ({"equivalent"}, {answer})
+    assert not rows["headline"].any()
+
+
 ALL_PASS = {
     "on": Check("on", "yes", "on", 0.5, "on"),
     "tuned": Check("tuned", "yes", "inside"),

@@ -20,7 +20,7 @@ from ablate.dashboards.figures.pareto import FRONT, TradeOffs, draw_trade_offs, 
 from ablate.dashboards.figures.pivot import table
 from ablate.dashboards.theme.styles import REST
 from ablate.store.analysis.measurements import measurements, text_of
-from ablate.store.analysis.pareto import Quantity, Way, known_costs, rule
+from ablate.store.analysis.pareto import EXACT, Quantity, Way, known_costs, rule
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.database.queries import agrees
 from ablate.store.statistics import STANDINGS
@@ -257,7 +257,8 @@ def standings_of(view: PageView) -> tuple[pl.DataFrame, dict[str, dict[str, Any]
         pl.col("dominated_by").list.join(", ").alias("dominated by"),
         "note",
     )
-    exact = ", or equal in parameters, which have no noise" if against.quantity.name == "parameters" else ""
+    cost = against.quantity.name
+    exact = f", or equal in {COST_WORDS[cost]}, which have no noise" if cost in EXACT else ""
     cells = _compare(view).planned
     caption = (
         f"Standing, by {measures.judged_by(view).name} and {against.title}: dominated, if another cell is shown to be "

@@ -262,8 +262,9 @@ def _answer(context: GridContext, rows: pl.DataFrame) -> str:
     kept = rows.join(values, on="trial", maintain_order="left")
     ranked = kept.sort("value", descending=measure.better == "higher", maintain_order=True)
     for value, cell, seed in ranked.select("value", "cell", "seed").head(1).iter_rows():
-        extreme = "Highest" if measure.better == "higher" else "Lowest"
-        said += f" {extreme} {measure.name}: {number(value)}, of {context.appearance.names[cell]}, seed {seed}."
+        extreme, equal = "Highest" if measure.better == "higher" else "Lowest", ranked.filter(value=value).height
+        of = f"{context.appearance.names[cell]}, seed {seed}" if equal == 1 else f"{equal} trials"
+        said += f" {extreme} {measure.name}: {number(value)}, of {of}."
         said += "\nOverview tells which differences between cells are real."
     return said
 

@@ -64,6 +64,12 @@ def test_every_setting_has_its_own_choice() -> None:
     assert "the best of 2 equal cells looks 0.25 standard deviations of a run better" in select(both, by="all").warning
 
 
+def test_of_equal_levels_the_middle_one_is_chosen() -> None:
+    found = select(runs(np.array([[1.0] * 4, [0.0] * 4, [0.0] * 4, [0.0] * 4, [2.0] * 4])))
+    assert [choice.levels["rate"] for choice in found.choices.values()] == [2]
+    assert found.choices["a2"].otherwise == 0
+
+
 @pytest.mark.parametrize("better", ["lower", "higher"])
 def test_each_seed_reports_the_best_level_of_the_other_seeds(better: str) -> None:
     """Against a loop over seeds, with levels that lost runs."""
