@@ -8,6 +8,7 @@ import polars as pl
 
 from ablate.dashboards.app.address import Address
 from ablate.dashboards.app.page import (
+    AS_ABOVE,
     AppPage,
     Component,
     Control,
@@ -83,10 +84,12 @@ def _tell_choice(view: PageView) -> str:
         return ""
     others = view.store.sql("SELECT DISTINCT grid FROM v_published WHERE NOT unusable ORDER BY grid")["grid"].to_list()
     where = f"; {some(others, 3)} {'has' if len(others) == 1 else 'have'}" if others else ""
-    return f"No table has a value of this grid beside one of its own{where}. Shown: the first of all tables."
+    return f"No table has a value of this grid beside one of its own{where}. Choose one above to see what it prints."
 
 
 def _show_item(view: PageView) -> SlotContent:
+    if nothing := _tell_choice(view):
+        return SlotContent(message=nothing)
     chosen, context = chosen_item(view), grid_of(view)
     drawn = chosen.make(context)
     above = f"{papers()[chosen.paper]}, {chosen.name}: {chosen.shows}."
@@ -120,7 +123,7 @@ def _show_item(view: PageView) -> SlotContent:
         files=files,
         answer=f"{answer} them.",
     )
-    return shown._replace(above=above, message=_tell_choice(view))
+    return shown._replace(above=above)
 
 
 def _draw_item(view: PageView, chosen: Item, drawn: Drawn) -> SlotContent:
@@ -241,6 +244,8 @@ def _entry(each: TableText, below: Sequence[str], *, own: bool) -> list[Componen
 
 def _claims(view: PageView) -> SlotContent:
     chosen = chosen_item(view)
+    if _tell_choice(view):
+        return SlotContent(message=AS_ABOVE)
     if _has_no_values(chosen):
         return SlotContent(message="It prints no table of values, and claims nothing of an operator and a baseline.")
     if not claims(filter_published(chosen.paper, f"T{chosen.number}")):
@@ -283,6 +288,8 @@ def _cells_of(chosen: Item) -> Sequence[PublishedCell]:
 
 
 def _doubts(view: PageView) -> SlotContent:
+    if _tell_choice(view):
+        return SlotContent(message=AS_ABOVE)
     chosen = chosen_item(view)
     marked = f"Its marks are of {chosen.printed.words}: " if chosen.printed is not None else ""
     captions = list(dict.fromkeys(f"{marked}{cell.caption}" for cell in _cells_of(chosen)))

@@ -95,7 +95,7 @@ def name_best(
 
 def _list_failed(row: Mapping[str, Any]) -> str:
     """Name the failed checks of a row beside the one that its doubt tells."""
-    others = [name for name in CHECK_NAMES if row[name] == "no" and not row["doubt"].startswith(f"{name}:")]
+    others = [name for name in CHECK_NAMES if row.get(name) == "no" and not row["doubt"].startswith(f"{name}:")]
     return f"; {join_words(others)} {'fail' if others[1:] else 'fails'}, too" if others else ""
 
 

@@ -54,7 +54,7 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
     budget
         Workers take no more trials after so much use: 200gpuh, or 40cpuh of cores.
     dry_run
-        Show what would be queued, with its scripts, and write nothing.
+        Show what would be queued, with scripts; here, the plan. Write nothing.
     wait
         Follow it until nothing is queued or running, with the exit code of a run on this machine.
     """
@@ -69,13 +69,11 @@ class SlurmFlags(_Fields):  # type: ignore[misc]
 
     def refuse(self, on: str) -> None:
         """Raise SpecError if a flag was given that says nothing to the machine `on`, which is not SLURM."""
-        known = ("oom",) if on in HERE else ("oom", "dry_run", "wait")
+        known = ("oom", "dry_run") if on in HERE else ("oom", "dry_run", "wait")
         for name in self.to_dict():
             if name not in known:
-                otherwise = (
-                    "`ablate plan` shows what would run" if name == "dry_run" else "leave it out, or use --on slurm"
-                )
-                raise SpecError(f"--{name.replace('_', '-')} has no effect with --on {on}; {otherwise}")
+                flag = f"--{name.replace('_', '-')}"
+                raise SpecError(f"{flag} has no effect with --on {on}; leave it out, or use --on slurm")
 
     def request(self, defaults: Slurm | None, workers: int | None) -> Slurm:
         """Combine the flags with the request of the spec file. Raise SpecError if together they have no meaning."""

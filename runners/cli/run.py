@@ -16,6 +16,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, MachineFlags, SlurmFlags
 from ablate.runners.cli.named_grids import locate_spec
 from ablate.runners.cli.options import Overrides, SpecFile, SpecFlags, keep_docstring
+from ablate.runners.cli.plan import PlanFlags, plan
 from ablate.runners.cli.resolve import load_grids
 from ablate.runners.cli.run_here import HERE, run_here
 from ablate.runners.output import say, tell
@@ -39,6 +40,8 @@ def run(
 
     machine = where.on or "local"
     where.check(machine, cluster)
+    if cluster.dry_run and machine in HERE:
+        return plan(spec, *overrides, of=of, where=PlanFlags(workers=where.workers))
     spec, of = locate_spec(spec, of)
     root, grids = load_grids(spec, overrides, of, one=True)
     request = RunRequest(

@@ -222,8 +222,8 @@ def test_a_grid_that_no_paper_prints_begins_with_the_table_that_has_most_of_it(t
         assert not shown_of(SLOTS["item"], at("?paper=003")).message
 
 
-def test_a_grid_without_any_printed_value_begins_with_a_table(foreign: At) -> None:
-    shown = show_slot(foreign(""), "item")
-    assert shown.data.height > 0
-    assert shown.answer.startswith("None of ")
-    assert "No table has a value" in shown.message
+def test_a_grid_without_any_printed_value_shows_a_table_when_asked(foreign: At) -> None:
+    shown = [show_slot(foreign(""), name) for name in SLOTS]
+    assert all(each.data.is_empty() and not each.parts and each.message for each in shown)
+    assert "No table has a value" in shown[0].message
+    assert show_slot(foreign("?paper=003"), "item").data.height > 0

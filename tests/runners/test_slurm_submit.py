@@ -64,6 +64,16 @@ def command_of(script: str) -> str:
     return next(line for line in script.splitlines() if line.startswith("srun"))
 
 
+def test_a_dry_run_on_this_machine_is_the_plan(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["plan", *command[1:-2]]) == 0
+    planned = capsys.readouterr().out
+    assert execute([*command[:-2], "--dry-run"]) == 0
+    assert capsys.readouterr().out == planned
+    assert not (tmp_path / "campaign").exists()
+
+
 def test_the_record_matches_what_sbatch_queued(tmp_path: Path, slurm: PretendSlurm, command: list[str]) -> None:
     (slurm.place / "last").write_text("41\n")
     (slurm.place / "banner").write_text("Maintenance: job 7 of the queue is not started\n")
@@ -338,7 +348,7 @@ def test_without_gpus_there_is_no_type_of_them(tmp_path: Path, command: list[str
     ("arguments", "words"),
     [
         ("local --partition gpu", "--partition has no effect with --on local"),
-        ("local --dry-run", "--dry-run has no effect"),
+        ("local --wait", "--wait has no effect"),
         ("slurm --time 5minutes", "'5minutes' is no time limit"),
         ("slurm --mem lots", "'lots' is no memory"),
         ("slurm --budget 200", "the budget '200'"),
