@@ -164,7 +164,7 @@ def _numbers(pairing: Pairing, row: Mapping[str, float], scale: Scale, better: B
     ours, theirs, paired = pairing.ours, pairing.theirs, pairing.method == "paired t"
     value, base = (back(float(side.mean()), scale) if side.size else math.nan for side in (ours, theirs))
     sd = _sd_of_a_pair(pairing) if pairing.spread else math.nan
-    spread = differences.std(ddof=1) if paired and (differences := pairing.differences).size > 1 else sd
+    spread = pairing.differences.std(ddof=1) if paired and pairing.spread else sd  # without the error of choosing
     effect = Paired(*map(np.asarray, (row["n"], row["difference"], spread)))
     rivals = pairing.differences if paired else (ours[:, None] - theirs).ravel()
     return {
