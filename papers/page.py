@@ -78,6 +78,7 @@ def _most(view: PageView) -> list[tuple[str, str]]:
     return [(str(paper), str(table)) for paper, table in tables.iter_rows()]
 
 
+@memoise
 def _tell_choice(view: PageView) -> str:
     """Say that no table has a value of the grid, and which other grids have, if the address names no table."""
     if view.address.paper is not None or view.address.item is not None or _most(view):

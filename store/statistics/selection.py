@@ -124,7 +124,8 @@ def _choices(
     sign = 1 if better == "lower" else -1
     for group in settings.values():
         ranks = [(-row["n_"], sign * (row["mean_"] or 0.0)) for row in group]  # the complete ones first
-        equal = [row for row, rank in zip(group, ranks, strict=True) if rank == min(ranks)]
+        first = min(ranks)
+        equal = [row for row, rank in zip(group, ranks, strict=True) if rank == first]
         best = equal[len(equal) // 2 if equal[0]["n_"] else 0]
         among = sum(row["n_"] == best["n_"] > 0 for row in group)  # one with fewer values could not be chosen
         sums = {name: sum(row[name] for row in group) for name in ("runs_", "outstanding_", "n_")}
