@@ -228,7 +228,7 @@ _READING = (
     ("equivalent", "it lies inside the band, with or without zero"),
     ("off", "the parts in which it differs did nothing: leaving them out changes less than a tenth of the band"),
     ("undecided", "none of these; the reason estimates the seeds that would decide, if any number would"),
-    ("no verdict", "comparing would mislead: too few pairs, failures on one side, unequal budgets or mixed code"),
+    ("no verdict", "comparing would mislead: too few pairs, nothing learned, unequal failures or budgets, mixed code"),
 )
 
 

@@ -45,6 +45,7 @@ _LOG: Final = logging.getLogger(__name__)
 _DOUBTS: Final[Sequence[CheckName]] = ("on", "control", "noise", "finished", "tuned")
 """Checks in the order in which a doubt matters: a "no" before an "unknown"."""
 _REPLACED: Final = ("equivalent", "undecided", "real, size unproven")
+_NOTHING_LEARNED: Final = "no run of either learned the task, so this is no comparison of how well it is solved"
 
 
 class JudgedGrid(NamedTuple):
@@ -94,14 +95,14 @@ def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
     if runs < MIN_PAIRS:
         return Check("noise", "unknown", f"{runs} runs show no shape of the noise; {MIN_PAIRS} do", runs)
     if caution:
-        return Check("noise", "no", caution, runs)
+        return Check("noise", "no", caution, runs, "nothing learned" if caution == _NOTHING_LEARNED else "")
     return Check("noise", "yes", "no sign of two groups of runs, a long tail, or skew with unequal spread", runs)
 
 
 def _part_learned(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
     """How many runs of a comparison learned, if it was a part of those of a cell, or none at all; empty otherwise."""
     if ours and theirs and not any((*ours, *theirs)):
-        return "no run of either learned the task, so this is no comparison of how well it is solved"
+        return _NOTHING_LEARNED
     if not any(0 < sum(each) < len(each) for each in (ours, theirs)):
         return ""
     counts = f"{sum(ours)} of {len(ours)} runs learned, and {sum(theirs)} of {len(theirs)} of the baseline"
@@ -133,14 +134,18 @@ def _check_control(row: Mapping[str, Any], test: Mapping[str, Any] | None, untes
 
 
 def add_checks(rows: pl.DataFrame, checks: Mapping[str, Sequence[Check]]) -> pl.DataFrame:
-    """Return rows of `verdicts` as those of a `JudgedGrid`; a variant that was off has the verdict *off*."""
+    """Return rows of `verdicts` as those of a `JudgedGrid`; a variant that was off has the verdict *off*.
+
+    Where no run learned, nothing is equivalent and more seeds decide nothing, so these words become *no verdict*.
+    """
     words, reasons, doubts, headlines = [], [], [], []
     for cell, word, reason in rows.select("cell", "verdict", "reason").iter_rows():
         own = {each.name: each for each in checks[cell]}
         off = own["on"].word == "off" and word in _REPLACED
-        words.append("off" if off else word)
-        reasons.append(own["on"].reason if off else reason)
-        claim = word in (*CLAIMS, "equivalent") and not off
+        idle = own["noise"].word == "nothing learned" and word in ("equivalent", "undecided") and not off
+        words.append("off" if off else "no verdict" if idle else word)
+        reasons.append(own["on"].reason if off else own["noise"].reason if idle else reason)
+        claim = word in (*CLAIMS, "equivalent") and not off and not idle
         open_ = [own[name] for answer in ("no", "unknown") for name in _DOUBTS if own[name].answer == answer]
         doubts.append(f"{open_[0].name}: {open_[0].reason}" if claim and open_ else None)
         headlines.append(claim and not open_)

@@ -19,4 +19,4 @@ class Check(NamedTuple):
     number: float | None = None
     """That number, in the unit that the reason states."""
     word: str = ""
-    """The word of a knock-out, such as "off" or "mixed"; empty for checks other than "on"."""
+    """The word of a knock-out, such as "off" or "mixed"; "nothing learned" for noise; otherwise empty."""

@@ -116,8 +116,8 @@ def test_what_was_off_has_no_verdict_of_equality(tmp_path: Path, monkeypatch: py
     assert worse["doubt"].str.starts_with("on: ").all()
 
 
-@pytest.mark.parametrize(("limit", "answer"), [(0.5, "no"), (9.0, "yes")])
-def test_cells_that_learned_nothing_fail_the_check_noise(tmp_path: Path, limit: float, answer: Answer) -> None:
+@pytest.mark.parametrize(("limit", "noise", "verdict"), [(0.5, "no", "no verdict"), (9.0, "yes", "equivalent")])
+def test_cells_that_learned_nothing_are_not_equivalent(tmp_path: Path, limit: float, noise: str, verdict: str) -> None:
     root = campaign(tmp_path / "runs")
     header = Layout(root).grid_header("grid")
     plan = read_json(header)
@@ -125,8 +125,10 @@ def test_cells_that_learned_nothing_fail_the_check_noise(tmp_path: Path, limit: 
     write_json(header, {**plan, "learned": rule})
     with Store.open(root) as store:
         rows = judge(store, "grid", measure={"rope": 5.0}).rows
-    assert (set(rows["verdict"]), set(rows["noise"])) == ({"equivalent"}, {answer})
+        apart = judge(store, "grid").rows
+    assert (set(rows["verdict"]), set(rows["noise"])) == ({verdict}, {noise})
     assert not rows["headline"].any()
+    assert (set(apart["verdict"]), set(apart["noise"])) == ({"worse"}, {noise})  # a difference stays one
 
 
 ALL_PASS = {
