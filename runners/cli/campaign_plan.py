@@ -137,8 +137,10 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         work=count_work(chosen.to_do, grids) if times.unknown else None,
         seed_work=count_seeds(worklist, grids) if times.unknown else {},
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
-        resolutions=tuple(_add_hours(each, sizes[each.grid], times, len(chosen.to_do)) for each in told),
-        controls={grid.name: tuple(_control_lines(grid, times, len(chosen.to_do))) for grid in grids},
+        resolutions=tuple(
+            each._replace(hours=times.hours_of(each.grid, sizes[each.grid]), unit=times.unit) for each in told
+        ),
+        controls={grid.name: tuple(_control_lines(grid, times)) for grid in grids},
         findings={name: find_warnings(cells) for name, cells in planned_cells.items()},
     )
 
@@ -163,21 +165,6 @@ def count_parameters(trial: Experiment) -> tuple[int | None, int | None]:
     """Count the parameters of a trial: all, and those of its operators beyond softmax; None: it does not say."""
     count = ask(trial.parameters, Annotated[NonNegativeInt, Strict()] | None, "a whole number from 0, or None")
     return count, getattr(trial, "operator_parameters", lambda: None)()
-
-
-def _add_hours(resolution: Resolution, cells: int, times: Estimate, to_do: int) -> Resolution:
-    """Add the estimated hours of one more seed, if no finished trial gives them."""
-    hours = _seed_hours(times, cells, to_do)
-    return (
-        resolution
-        if resolution.hours is not None or hours is None
-        else resolution._replace(hours=hours, unit=times.unit)
-    )
-
-
-def _seed_hours(times: Estimate, cells: int, to_do: int) -> float | None:
-    """Return the hours of one seed of `cells` cells, by the mean of the trials `to_do` that is known; None: unknown."""
-    return None if times.hours is None or not to_do else times.hours / (to_do - times.unknown) * cells
 
 
 SEEDS = 5
@@ -242,8 +229,8 @@ def _grid_lines(plan: RunPlan, header: Mapping[str, Any], most: int | None) -> I
 def _offer_seeds(plan: RunPlan, header: Mapping[str, Any]) -> str:
     """Say that a grid of one seed gives no verdict, and what five seeds cost."""
     (first,), cells = header["seeds"], header["cells"]
-    hours, work = _seed_hours(plan.estimate, cells, plan.to_do), plan.seed_work.get(header["grid"])
-    cost = "" if hours is None else f", about {format_hours(SEEDS * hours, plan.estimate.unit)}"
+    hours, work = plan.estimate.hours_of(header["grid"], SEEDS * cells), plan.seed_work.get(header["grid"])
+    cost = "" if hours is None else f", about {format_hours(hours, plan.estimate.unit)}"
     if isinstance(work, Work):
         cost = f", {format_hours(SEEDS * work.gpu_hours, 'GPU-h')} at the rate below"
     trials = format_count(SEEDS * cells, "trial")
@@ -297,16 +284,15 @@ def plan_data(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _control_lines(grid: Grid, times: Estimate, to_do: int) -> Iterator[str]:
-    """Yield lines about the controls of a grid that compares cells, given the time of all `to_do` trials."""
+def _control_lines(grid: Grid, times: Estimate) -> Iterator[str]:
+    """Yield lines about the controls of a grid that compares cells, and what they cost."""
     if grid.measure is None or grid.baseline is None:
         return
     seeds, offered = len(tuple(grid.seeds)), grid.offered
-    known = to_do - times.unknown
-    hours = times.hours / known if times.hours and known > 0 else None
 
     def cost(cells: int) -> str:
-        duration = "" if hours is None else f", about {format_hours(hours * cells * seeds, times.unit)}"
+        hours = times.hours_of(grid.name, cells * seeds)
+        duration = "" if hours is None else f", about {format_hours(hours, times.unit)}"
         return f"{format_count(cells, 'cell')}, {format_count(cells * seeds, 'trial')}{duration}"
 
     if offered.cells:

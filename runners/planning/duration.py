@@ -59,6 +59,13 @@ class Estimate(NamedTuple):
     """Operators that could not be counted or measured, and why."""
     broken: bool = False
     """Whether code outside of `ablate` raised while it was counted or measured, as it would in training."""
+    trial_hours: Mapping[str, float] = {}
+    """Hours, in `unit`, of a trial by grid: the mean over its cells, finished ones too; absent if unknown."""
+
+    def hours_of(self, grid: str, trials: int) -> float | None:
+        """Return the hours of so many trials of a grid, by their mean; None: unknown."""
+        each = self.trial_hours.get(grid)
+        return None if each is None else each * trials
 
     def __str__(self) -> str:
         """Describe hours, wall time on the workers, and the source of both."""
@@ -105,37 +112,46 @@ def estimate(
     `pool_of` returns the workers of a trial. `measure` returns the seconds of a trial's training by measuring a few
     steps; None: measure nothing.
     """
-    if not worklist.to_do:
-        return Estimate(0.0, 0.0, "CPU-h", 0.0, 0, 0, "nothing is left to do")
     durations = _Durations(worklist, grids, measure)
     pools: dict[PlannedWorkers, list[float]] = defaultdict(list)
     unknown, gpu_s, uses_gpu = 0, 0.0, False
     for trial in worklist.to_do:
-        pool, example = pool_of(trial), durations.examples[trial.grid, trial.cell].trial
-        device = _device_of(example, pool)
-        uses_gpu |= device == "cuda"
-        seconds = durations.seconds((trial.grid, trial.cell), device)
-        if seconds is None:
-            unknown += 1
+        pool = pool_of(trial)
+        seconds, gpus = durations.cost_of(trial, pool)
+        uses_gpu |= gpus is not None
+        unknown += seconds is None
         pools[pool] += [] if seconds is None else [seconds]
-        if seconds is not None and device == "cuda":
-            own = float(example.execution.gpus)
-            gpu_s += seconds * (own if pool.gpus is None else pool.gpus)
+        gpu_s += (seconds or 0.0) * (gpus or 0.0)
     trial_s = sum(map(sum, pools.values()))
     is_known = unknown < len(worklist.to_do)
-    return Estimate(
-        trial_s if is_known else None,
-        (gpu_s if uses_gpu else trial_s) / HOUR_S if is_known else None,
-        "GPU-h" if uses_gpu else "CPU-h",
-        max(schedule_s(each, pool.at_once) for pool, each in pools.items()) if is_known else None,
-        workers=sum(pool.workers for pool in pools),
-        at_once=sum(pool.at_once for pool in pools),
-        basis=durations.basis(unknown),
-        finished=durations.finished,
-        unknown=unknown,
-        problems=tuple(f"{some([*names], 3)}: {told}" for told, names in durations.problems.items()),
-        broken=durations.broken,
-    )
+    told = Estimate(0.0, 0.0, "CPU-h", 0.0, 0, 0, "nothing is left to do")
+    if worklist.to_do:
+        told = Estimate(
+            trial_s if is_known else None,
+            (gpu_s if uses_gpu else trial_s) / HOUR_S if is_known else None,
+            "GPU-h" if uses_gpu else "CPU-h",
+            max(schedule_s(each, pool.at_once) for pool, each in pools.items()) if is_known else None,
+            workers=sum(pool.workers for pool in pools),
+            at_once=sum(pool.at_once for pool in pools),
+            basis=durations.basis(unknown),
+            finished=durations.finished,
+            unknown=unknown,
+            problems=tuple(f"{some([*names], 3)}: {told}" for told, names in durations.problems.items()),
+            broken=durations.broken,
+        )
+    return told._replace(trial_hours=_mean_hours(worklist, pool_of, durations))
+
+
+def _mean_hours(
+    worklist: Worklist, pool_of: Callable[[GridTrial], PlannedWorkers], durations: "_Durations"
+) -> dict[str, float]:
+    """Return the mean hours of a trial by grid, over cells of known duration."""
+    hours: dict[str, list[float]] = defaultdict(list)
+    for trial in {(each.grid, each.cell): each for each in worklist.trials}.values():
+        seconds, gpus = durations.cost_of(trial, pool_of(trial))
+        if seconds is not None:
+            hours[trial.grid].append(seconds * (1.0 if gpus is None else gpus) / HOUR_S)
+    return {grid: sum(each) / len(each) for grid, each in hours.items()}
 
 
 @final
@@ -175,6 +191,14 @@ class _Durations:
             known = self._known.get((cell[0], device))
             self._seconds[cell, device] = self._measure(cell, device) if known is None else self._scale(cell, known)
         return self._seconds[cell, device]
+
+    def cost_of(self, trial: GridTrial, pool: PlannedWorkers) -> tuple[float | None, float | None]:
+        """Return the expected seconds of a trial, None if unknown, and its GPUs, None on a CPU."""
+        cell = trial.grid, trial.cell
+        example = self.examples[cell].trial
+        device = _device_of(example, pool)
+        own = float(example.execution.gpus) if pool.gpus is None else pool.gpus
+        return self.seconds(cell, device), own if device == "cuda" else None
 
     def _scale(self, cell: _Cell, known: Mapping[_Cell, Sequence[float]]) -> float:
         """Return the mean of the cell, else that of all `known` ones scaled by FLOPs; by steps if some are unknown."""

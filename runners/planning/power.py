@@ -54,9 +54,6 @@ class Noise(NamedTuple):
     """The source of `sd`. From the baseline alone it is sqrt(2) times `seed_sd`, as for independent seeds."""
     source: str = ""
     """Where it was found, if not in the grid's own trials."""
-    seed_s: float | None = None
-    """Seconds of training one seed in every cell: medians of finished trials, their mean for cells without any."""
-    on_gpu: bool = False
 
 
 def noise_of(layout: Layout, header: Mapping[str, Any], other: Layout | None = None) -> Noise:
@@ -98,9 +95,7 @@ def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -
         compared = compared_runs(store, name, measure_of(store, name, None))  # each setting at its best level
         rows, base = compared.values.select("cell", "seed", "value").rows(), compared.baseline
     noise = noise_among([row for row in rows if row[0] not in added], base, measure["scale"])
-    seed_s, on_gpu = _seconds(store, name, header["cells"])
-    source = "" if own and name == header["grid"] else f"grid {name}"
-    return noise._replace(source=source, seed_s=seed_s, on_gpu=on_gpu)
+    return noise._replace(source="" if own and name == header["grid"] else f"grid {name}")
 
 
 def noise_among(
@@ -141,22 +136,6 @@ def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
     return sd if sd > smallest else 0.0
 
 
-def _seconds(store: Store, name: str, cells: int) -> tuple[float | None, bool]:
-    """Return the seconds of one seed in every cell, by finished trials, and whether they ran on a GPU."""
-    frame = store.sql(
-        """
-        SELECT median(t.wall_s) AS seconds, bool_or(starts_with(coalesce(a.device, ''), 'cuda')) AS gpu
-        FROM grid_trial g JOIN trial t USING (trial) JOIN attempt a ON a.trial = t.trial AND a.status = 'ok'
-        WHERE g.grid = $grid AND t.state = 'done' AND t.wall_s IS NOT NULL GROUP BY g.cell
-        """,
-        {"grid": name},
-    )
-    if frame.is_empty():
-        return None, False
-    seconds = [float(value) for value in frame["seconds"]]
-    return cells * sum(seconds) / len(seconds), bool(frame["gpu"].any())
-
-
 class Resolution(NamedTuple):
     """Differences are in log ratios on the log scale (of odds, on the logit scale), else in the measure's unit.
 
@@ -190,7 +169,7 @@ class Resolution(NamedTuple):
     seeds_for_share: int = 0
     """The fewest seeds that tell shares apart at all."""
     hours: float | None = None
-    """Hours, in `unit`, of one more seed in every cell."""
+    """Hours, in `unit`, of one more seed in every cell; None: unknown."""
     unit: Literal["GPU-h", "CPU-h"] = "CPU-h"
 
     def data(self) -> dict[str, Any]:
@@ -237,8 +216,6 @@ def _resolution(header: dict[str, Any], comparisons: int, noise: Noise) -> Resol
         variance=header.get("variance", "own"),
         share=_smallest_share(seeds, level),
         seeds_for_share=math.ceil((1 - math.log2(level / 2)) / 2),  # all against none has p 2^(1 - 2 seeds)
-        hours=None if noise.seed_s is None else noise.seed_s / 3600,
-        unit="GPU-h" if noise.on_gpu else "CPU-h",
     )
 
 

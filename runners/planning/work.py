@@ -31,7 +31,8 @@ class Work(NamedTuple):
         """Name tokens, FLOPs and hours, and the rate that the hours suppose."""
         tokens = "" if self.tokens is None else f"{self.tokens:.3g} tokens, "
         rate = f"{100 * UTILISATION:.0f} % of {PEAK / 1e12:.0f} TFLOP/s (H100, bfloat16, dense)"
-        return f"{tokens}{self.flops:.3g} FLOP: {format_hours(self.gpu_hours, 'GPU-h')} at {rate}"
+        hours = format_hours(self.gpu_hours, "GPU-h")
+        return f"{tokens}{self.flops:.3g} FLOP: {hours} at {rate}; small models reach far less"
 
 
 def count_work(trials: Sequence[GridTrial], grids: Sequence[Grid]) -> Work | str | None:

@@ -243,13 +243,13 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
 def test_a_grid_takes_noise_and_hours_of_one_with_its_baseline(tmp_path: Path) -> None:
     run_quietly(tmp_path, judged_grid(seeds=3))
     ingest(tmp_path, threads=1)
-    found = resolution(tmp_path, judged_grid(seeds=3).named("other"))
+    (found,) = plan_campaign(RunRequest(tmp_path), [judged_grid(seeds=3).named("other")]).resolutions
     assert found.noise == resolution(tmp_path, judged_grid(seeds=3)).noise._replace(source="grid judged")
     stranger = Grid("strange", ToyTrial(), [over("operator.rate", [0.01, 0.02], name="rate")], seeds=range(3),
                     baseline={"rate": 0.01}, measure=judged_grid().measure)  # fmt: skip
     assert resolution(tmp_path, stranger).noise == Noise()
     with Store.open(tmp_path, refresh=False) as store:
-        walls = store.sql("SELECT cell, median(wall_s) AS s FROM trial GROUP BY cell")["s"]
+        walls = store.sql("SELECT cell, mean(wall_s) AS s FROM trial GROUP BY cell")["s"]
     assert (found.hours, found.unit) == (pytest.approx(walls.sum() / 3600), "CPU-h")
 
 
@@ -304,7 +304,7 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     known = resolution(there, judged_grid(seeds=6))
     assert found.noise == known.noise._replace(source=f"grid judged of {there}")
     assert found.noise.pairs == 16
-    assert found.hours == known.hours
+    assert found.hours is None  # what trains elsewhere has no cost here
     with pytest.raises(NotFoundError, match="has no results; `ablate status` there reads them"):
         lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
 
@@ -313,9 +313,7 @@ def test_power_at_what_counts_as_equal_is_that_of_the_simulated_verdicts(tmp_pat
     import numpy as np
 
     found = resolution(tmp_path, judged_grid(2, 6, rope=0.1))
-    known = _resolution(
-        judged_grid(2, 6, rope=0.1).header(), 1, Noise(0.08, 20, 0.07, 5, "pairs", seed_s=7200.0, on_gpu=True)
-    )
+    known = _resolution(judged_grid(2, 6, rope=0.1).header(), 1, Noise(0.08, 20, 0.07, 5, "pairs"))
     assert (found.power_at_rope, found.seeds_for_rope) == (None, None)
     assert known.rope == pytest.approx(math.log(1.1))
     differences = np.random.default_rng(0).normal(known.rope, 0.08, size=(4000, 1, 6))
