@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ablate.grid import Grid
 from ablate.grid.durations import format_hours
 from ablate.grid.errors import NotFoundError, SpecError
 from ablate.runners.output import format_count, name_measure
 from ablate.store.analysis.tuned_verdicts import nuisance_axes
-from ablate.store.analysis.verdicts import compared_runs, measure_of
+from ablate.store.analysis.verdicts import compare_runs, compared_runs, measure_of
 from ablate.store.files.layout import Layout
 from ablate.store.files.plans import added_cells
 from ablate.store.statistics.noise import UNSEEN, unseen_share
@@ -91,10 +92,17 @@ def _in_grid(store: Store, name: str, header: Mapping[str, Any], *, own: bool) -
         return Noise()
     planned = header if header["baseline"] in {cell for cell, _, _ in rows} else store.grid(name)
     added, base = added_cells(planned), planned.get("baselines") or planned["baseline"]
+    judged = None
     if name == header["grid"] and nuisance_axes(stored := store.grid(name)) and stored["measure"] == measure:
         compared = compared_runs(store, name, measure_of(store, name, None))  # each setting at its best level
         rows, base = compared.values.select("cell", "seed", "value").rows(), compared.baseline
+        judged = compare_runs(compared, measure_of(store, name, None))
     noise = noise_among([row for row in rows if row[0] not in added], base, measure["scale"])
+    if judged is not None and noise.basis == "pairs":  # with the error of choosing levels, as verdicts have it
+        tested = judged.filter((pl.col("pairs") > 1) & (pl.col("error") > 0))
+        errors, pairs = (tested[each].to_numpy() for each in ("error", "pairs"))
+        if pairs.size:
+            noise = noise._replace(sd=float(np.sqrt(np.average(errors**2 * pairs, weights=pairs - 1))))
     return noise._replace(source="" if own and name == header["grid"] else f"grid {name}")
 
 

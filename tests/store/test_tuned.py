@@ -60,6 +60,8 @@ def test_a_plan_knows_the_noise_of_what_verdicts_compare(store: Store) -> None:
     base = np.log(values.filter(cell=rows["baseline"][0])["value"].to_numpy())
     assert noise.seed_sd == pytest.approx(base.std(ddof=1))
     assert (noise.pairs, noise.basis) == (int(rows["pairs"].sum()), "pairs")
+    assert {*rows["pairs"]} == {6}
+    assert noise.sd == pytest.approx(math.sqrt(6 * (rows["error"] ** 2).mean()))  # with the error of choosing levels
 
 
 def test_other_measures_and_baselines_are_tuned_too(store: Store) -> None:
