@@ -316,6 +316,7 @@ def _encode(store: "Store", what: str, kind: str, grid: str | None, query: Seque
 
 
 def _encode_verdicts(store: "Store", grid: str, kind: str, verdicts: "pl.DataFrame", shown: "pl.DataFrame") -> bytes:
+    from ablate.store.analysis.noise_caution import noise_caution
     from ablate.store.analysis.verdicts import baseline_rows, compared_runs, measure_of
     from ablate.store.export import latex, markdown
     from ablate.store.export.formats import escape_number
@@ -323,6 +324,9 @@ def _encode_verdicts(store: "Store", grid: str, kind: str, verdicts: "pl.DataFra
     measure = measure_of(store, grid, None)
     bases = baseline_rows(compared_runs(store, grid, measure), measure)
     headings, rows, caption = format_page(store, store.grid(grid), verdicts, shown, bases)
+    noise = noise_caution(store, grid)
+    cautions = [f"{each[0].upper()}{each[1:]}." for each in (noise.caution, noise.standing) if each]
+    caption = " ".join([caption, *cautions])
     escape = latex.escape if kind == "tex" else markdown.escape
     cells = [[escape(row[0]), *(escape_number(cell, kind) for cell in row[1:-1]), escape(row[-1])] for row in rows]
     table = [*map(escape, headings)], cells, [False, *[True] * (len(headings) - 2), False]

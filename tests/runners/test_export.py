@@ -21,6 +21,7 @@ from ablate.runners.cli.app import execute
 from ablate.store import Campaign
 from ablate.store.files.layout import Layout
 from ablate.store.files.saved_texts import QUERIES
+from ablate.store.statistics.noise import unseen_share
 from ablate.store.store import Store
 
 
@@ -80,6 +81,7 @@ def test_tables_go_on_pages(campaign: Path, tmp_path: Path, capfdbinary: pytest.
     page = (tmp_path / "verdicts.tex").read_text()
     assert re.search(r"SSA \$\\cdot\$ 8 & 3 & 0\.0\d{4} & \$-\$\d\d\.\d & \$-\$\d\d\.\d to \$-\$\d\d\.\d & ", page)
     assert re.search(r"softmax \$\\cdot\$ 8 & 3 & 0\.0\d{4} & -- & -- & -- & -- & baseline", page)
+    assert rf"{100 * unseen_share(3):.0f} \% of a cell" in page
     capfdbinary.readouterr()
     assert export(campaign, "cells", "--to", "-", "--format", "md", "--spread", "sd") == 0
     assert b"standard deviation" in capfdbinary.readouterr().out
