@@ -48,9 +48,9 @@ class Noise(NamedTuple):
     pairs: int = 0
     """Finished pairs of cells that have two or more."""
     seed_sd: float | None = None
-    """Standard deviation of the baseline over seeds."""
+    """Standard deviation over the seeds of each baseline."""
     seeds: int = 0
-    """Finished ones of the baseline."""
+    """Finished runs of the baselines."""
     basis: Literal["pairs", "baseline", "nothing"] = "nothing"
     """The source of `sd`. From the baseline alone it is sqrt(2) times `seed_sd`, as for independent seeds."""
     source: str = ""
@@ -111,16 +111,17 @@ def noise_among(
 ) -> Noise:
     """Return the noise of pairs with the baseline, or of the baseline's seeds if there are too few pairs.
 
-    `rows` hold cell, seed and value. `baseline` is a cell, or the baseline of each cell; the seeds of the first count.
+    `rows` hold cell, seed and value. `baseline` is a cell, or the baseline of each cell.
     """
     values: dict[str, dict[int, float]] = defaultdict(dict)
     for cell, seed, value in rows:
         scaled = math.nan if value is None else float(forward(np.asarray(value), scale))
         if math.isfinite(scaled):
             values[cell][seed] = scaled
-    first = next(iter(baseline.values()), "") if isinstance(baseline, Mapping) else baseline or ""
-    bases = baseline if isinstance(baseline, Mapping) else dict.fromkeys(values.keys() - {first}, first)
-    seeds = [*values.get(first, {}).values()]
+    names = dict.fromkeys(baseline.values() if isinstance(baseline, Mapping) else [baseline or ""])
+    bases = baseline if isinstance(baseline, Mapping) else dict.fromkeys(values.keys() - {*names}, baseline or "")
+    own = [[*values[name].values()] for name in names if name in values]
+    seeds = sum(map(len, own))
     size = max((abs(each) for runs in values.values() for each in runs.values()), default=0.0)
     smallest = ROUNDING * (size if scale == "linear" else max(size, 1.0))
     differences = [
@@ -130,11 +131,11 @@ def noise_among(
     ]
     several = [each for each in differences if len(each) > 1]
     pairs, freedom = sum(map(len, several)), sum(len(each) - 1 for each in several)
-    seed_sd = _sd([seeds], smallest) if len(seeds) >= FEWEST_SEEDS else None
+    seed_sd = _sd(own, smallest) if seeds - len(own) >= FEWEST_SEEDS - 1 else None
     if freedom >= ENOUGH:
-        return Noise(_sd(several, smallest), pairs, seed_sd, len(seeds), "pairs")
+        return Noise(_sd(several, smallest), pairs, seed_sd, seeds, "pairs")
     sd = None if seed_sd is None else math.sqrt(2) * seed_sd
-    return Noise(sd, pairs, seed_sd, len(seeds), "nothing" if sd is None else "baseline")
+    return Noise(sd, pairs, seed_sd, seeds, "nothing" if sd is None else "baseline")
 
 
 def _sd(groups: Sequence[Sequence[float]], smallest: float) -> float:
@@ -284,12 +285,12 @@ def _noise_line(resolution: Resolution) -> str:
     noise = resolution.noise
     place = f" of {noise.source}" if noise.source else ""
     if noise.sd is None:
-        have = f"{format_count(noise.seeds, 'seed')} of the baseline finished{place}; " if noise.seeds else ""
+        have = f"{format_count(noise.seeds, 'run')} of the baseline finished{place}; " if noise.seeds else ""
         other = "`--noise-from CAMPAIGN` takes that of another campaign"
         return f"no noise known yet: {have}{ENOUGH} baseline seeds will tell; {other}"
     if noise.seed_sd is None:
         return f"noise floor from {format_count(noise.pairs, 'pair')}{place}; too few seeds of the baseline alone"
-    seeds = f"{format_count(noise.seeds, 'seed')} of the baseline{place}"
+    seeds = f"{format_count(noise.seeds, 'run')} of the baseline{place}"
     line = f"noise floor: {resolution.measure} varies by {_amount(resolution, noise.seed_sd)} (SD) over {seeds}"
     if noise.basis != "pairs":
         return f"{line}; no pairs yet, so seeds count as having nothing in common"
@@ -327,7 +328,7 @@ def _spread(resolution: Resolution) -> str:
     noise = resolution.noise
     if noise.sd is None:
         return "SD of a pair unknown"
-    source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} seeds of the baseline"
+    source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} runs of the baseline"
     if noise.sd == 0:
         return f"SD of a pair 0: the {source} are all equal, as if seeds changed nothing"
     return f"SD of a pair {noise.sd:.2g} from {source}"

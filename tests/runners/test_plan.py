@@ -290,6 +290,9 @@ def test_baseline_seeds_alone_give_a_noise_that_counts_seeds_as_unrelated() -> N
     assert found.seed_sd == pytest.approx(statistics.stdev(map(math.log, values)))
     assert found.sd == pytest.approx(math.sqrt(2) * found.seed_sd)
     assert noise_among(rows[:2], "base", "log").sd is None
+    apart = [*rows, *(("high", seed, 100 * value) for _, seed, value in rows[:4])]
+    several = noise_among(apart, {"a": "base", "b": "high"}, "log")  # a level of each baseline is no noise
+    assert (several.seed_sd, several.seeds) == (pytest.approx(found.seed_sd), 2 * found.seeds)
     logit = noise_among(rows, "base", "logit")
     assert logit.seed_sd == pytest.approx(statistics.stdev(math.log(v / (1 - v)) for v in values))
     assert noise_among([("base", 0, 1.0), ("base", 1, 0.0), ("base", 2, 0.5)], "base", "logit").seeds == 1
