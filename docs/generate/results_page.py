@@ -74,11 +74,19 @@ def _summarise(about: Path) -> str:
         found = _verdicts(result, measure) if judged else _contrasts(result, measure, every=True)
         heading = re.findall(r"^#+ (.+)$", text[: call.start()], re.MULTILINE)[-1]
         anchor = re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        bases = baseline_rows(result.compared_runs(measure), measure) if judged else []
+        against = bases[0]["label"] if len(bases) == 1 else "each level's own" if judged else "first level"
         counts = [str(found.filter(verdict=word).height or "") for word in _WORDS[:5]]
         unit = result.header["measure"]["unit"] if measure.scale == "linear" else ""
         finds = " ".join(filter(None, (_range_found(found, measure), unit))) if counts[-1] else ""
-        rows.append((f"[{heading}](#{anchor})", call[2], *counts, finds))
-    heads = (title, "grid", *(word.partition(",")[0] for word in _WORDS[:5]), "undecided, found with 80 % power")
+        rows.append((f"[{heading}](#{anchor})", call[2], against, *counts, finds))
+    heads = (
+        title,
+        "grid",
+        "against",
+        *(word.partition(",")[0] for word in _WORDS[:5]),
+        "undecided, found with 80 % power",
+    )
     return table(heads, rows)
 
 
@@ -88,9 +96,10 @@ def _range_found(found: pl.DataFrame, measure: GridMeasure) -> str:
     return " to ".join(dict.fromkeys(say_size(each, measure) for each in (*sizes[:1], *sizes[-1:])))
 
 
-def _place(about: Path) -> tuple[bool, str]:
-    """Put our own question first."""
-    return about.parent.name != "principled", about.parent.name
+def _place(about: Path) -> tuple[bool, bool, str]:
+    """Put our own questions first, those with checks before the others."""
+    name = about.parent.name
+    return name != "claims", name != "principled", name
 
 
 def _fill(about: Path, pictures: dict[str, str]) -> str:

@@ -122,7 +122,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         pool_of = lambda _: PlannedWorkers(options.workers)  # noqa: E731
     times = estimate(chosen, grids, pool_of, options.seconds)
     headers = tuple(grid.header() for grid in grids)
-    sizes = {header["grid"]: header["cells"] for header in headers}
+    hours = {header["grid"]: times.hours_of(header["grid"], header["cells"]) for header in headers}
     told = resolutions(layout, grids, options.noise_from)
     states = Counter(options.states.get(trial.key, trial.state) for trial in worklist.trials)
     return RunPlan(
@@ -137,9 +137,7 @@ def plan_campaign(request: RunRequest, grids: Sequence[Grid], options: PlanOptio
         work=count_work(chosen.to_do, grids) if times.unknown else None,
         seed_work=count_seeds(worklist, grids) if times.unknown else {},
         refused=tuple(f"{label}: {why}" for _, label, why in opening.refusals()) if options.slurm is None else (),
-        resolutions=tuple(
-            each._replace(hours=times.hours_of(each.grid, sizes[each.grid]), unit=times.unit) for each in told
-        ),
+        resolutions=tuple(each._replace(hours=hours[each.grid], unit=times.unit) for each in told),
         controls={grid.name: tuple(_control_lines(grid, times)) for grid in grids},
         findings={name: find_warnings(cells) for name, cells in planned_cells.items()},
     )
