@@ -95,8 +95,8 @@ class MachineFlags:
         local: warm worker processes of one thread each; inline: in this process; ray: on Ray; slurm, or another backend
         that is installed: queued there. Default local; `retry` takes what they were trained on the last time.
     workers
-        Worker processes; default one per core. On ray, by default and at most one per GPU, else per core. On slurm,
-        array tasks in all; default as many as have work for half of their time limit. Other backends choose.
+        Worker processes; default one per GPU, else per core; on ray at most so many. On slurm, array tasks in all;
+        default as many as have work for half of their time limit. Other backends choose.
     """
 
     on: str | None = None

@@ -13,7 +13,7 @@ from ablate.runners.attempts.run_request import RunRequest
 from ablate.runners.cli.machine_flags import SLURM_FLAGS, SlurmFlags
 from ablate.runners.cli.named_grids import locate_spec
 from ablate.runners.cli.options import Flag, Json, Overrides, SpecFile, SpecFlags, flag_group, keep_docstring
-from ablate.runners.cli.resolve import find_campaign, load_grids, read_warnings, worker_count
+from ablate.runners.cli.resolve import find_campaign, load_grids, local_devices, read_warnings
 from ablate.runners.output import slow_notice, tell, write_json, write_prose
 from ablate.store.files.layout import Layout
 from ablate.store.state import CLAIMED, State
@@ -28,7 +28,8 @@ class PlanFlags:
     on
         local: worker processes here; slurm: the workers that a cluster would be asked for.
     workers
-        How many of them; default one per core, on slurm as many as have work for half of their time limit.
+        How many of them; default one per GPU, else per core. On slurm, as many as have work for half of their time
+        limit.
     noise_from
         Another campaign, whose noise of seeds is used if this one has too few finished trials.
     all
@@ -80,7 +81,7 @@ def plan(
     is_local = where.on == "local"
     states, members = _locate_trials(root, [each.name for each in grids])
     options = PlanOptions(
-        workers=worker_count(where.workers) if is_local else 1,
+        workers=len(local_devices(where.workers, grids)) if is_local else 1,
         slurm=None if is_local else where.cluster.request(cluster_of(spec), where.workers),
         states=states,
         parameters=True,

@@ -192,3 +192,30 @@ def worker_count(workers: int | None) -> int:
     if workers < 1:
         raise SpecError(f"--workers {workers} is too few; give at least 1")
     return workers
+
+
+def local_devices(workers: int | None, grids: "Iterable[Grid]") -> list[str | None]:
+    """Return the GPUs of each worker on this machine, as CUDA_VISIBLE_DEVICES names them; None: those that are visible.
+
+    If trials may use GPUs, each GPU has a worker by default, or each group of as many as one trial takes. More workers
+    share them in turn. Otherwise the count is that of `worker_count`.
+    """
+    if not (visible := visible_gpus()):
+        return [None] * worker_count(workers)
+    executions = [planned.trial.execution for grid in grids for planned in grid.cells()]
+    each = max((execution.gpus for execution in executions if execution.device != "cpu"), default=len(visible) + 1)
+    groups = [",".join(visible[first : first + each]) for first in range(0, len(visible) - each + 1, each)]
+    if not groups:
+        return [None] * worker_count(workers)
+    return [groups[at % len(groups)] for at in range(len(groups) if workers is None else worker_count(workers))]
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """Return the GPUs that processes of this machine see, as CUDA_VISIBLE_DEVICES names them; loads torch if any."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named == "" or not Path("/dev/nvidiactl").exists():
+        return ()
+    import torch
+
+    count = torch.cuda.device_count()
+    return tuple(map(str, range(count)) if named is None else [name.strip() for name in named.split(",")][:count])

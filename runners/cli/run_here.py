@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.runners.attempts.run_request import RunRequest
-from ablate.runners.cli.resolve import read_warnings, worker_count
+from ablate.runners.cli.resolve import local_devices, read_warnings, worker_count
 from ablate.runners.output import say, tell
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run_here(request: RunRequest, grids: "Sequence[Grid]", on: str) -> int:
 
         machine = Ray(None if request.workers is None else worker_count(request.workers))
     elif on == "local":
-        machine = Local(worker_count(request.workers))
+        machine = Local(devices=local_devices(request.workers, grids))
     result = run_campaign(request.root, grids, machine, request)
     code = report_outcome(result, request.root)
     if not result.interrupted:

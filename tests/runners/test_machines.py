@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from toy_campaign import QUIET, run_quietly, tables, toy_grid
+from toy_training import Execution, ToyTrial
 from warm import warm_server
 
+from ablate.grid import Grid
 from ablate.grid.errors import EnvironmentProblem, SpecError
 from ablate.runners.attempts.crash_counter import MOST_DEATHS
 from ablate.runners.attempts.run_request import RunRequest
+from ablate.runners.cli.resolve import local_devices
 from ablate.runners.execution import Inline, Local
 from ablate.runners.execution.run import run_campaign
 from ablate.runners.provenance.specfile import load_spec_file
@@ -38,6 +41,26 @@ grid = Grid(name="own", base=ToyTrial(operator=Halving()), seeds=range(2))
 def states(root: Path) -> list[TrialState]:
     layout = Layout(root)
     return [trial_state(layout, key) for key in layout.trial_keys()]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "workers", "found"),
+    [
+        (1, "auto", None, ["4", "5", "7"]),  # one worker per GPU
+        (1, "cuda", 5, ["4", "5", "7", "4", "5"]),  # more share them in turn
+        (2, "auto", None, ["4,5"]),  # a trial's GPUs are its worker's; one is left over
+        (4, "auto", 2, [None, None]),  # more than there are: the trial says so
+        (1, "cpu", 2, [None, None]),
+    ],
+)
+def test_workers_of_this_machine_share_its_gpus(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, device: str, workers: int | None, found: list[str | None]
+) -> None:
+    monkeypatch.setattr("ablate.runners.cli.resolve.visible_gpus", lambda: ("4", "5", "7"))
+    grid = Grid(name="g", base=ToyTrial(execution=Execution(gpus=gpus, device=device)), seeds=[0])
+    assert local_devices(workers, [grid]) == found
+    monkeypatch.setattr("ablate.runners.cli.resolve.visible_gpus", lambda: ())
+    assert local_devices(None, [grid]) == [None] * len(os.sched_getaffinity(0))
 
 
 def test_local_workers_are_warm_processes_of_one_thread(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

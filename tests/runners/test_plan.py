@@ -307,7 +307,7 @@ def test_a_plan_takes_the_noise_of_a_campaign_that_is_named(tmp_path: Path) -> N
     known = resolution(there, judged_grid(seeds=6))
     assert found.noise == known.noise._replace(source=f"grid judged of {there}")
     assert found.noise.pairs == 16
-    assert found.hours is None  # what trains elsewhere has no cost here
+    assert found.hours is None  # trials of another campaign have no cost here
     with pytest.raises(NotFoundError, match="has no results; `ablate status` there reads them"):
         lines_of(here, named, noise_from=Layout(tmp_path / "nothing"))
 
