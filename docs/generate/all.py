@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from choice_pages import make_probes_page, make_tasks_page
+from choice_pages import make_probes_page, make_tasks_page, make_training_page
 from markdown import without_pictures
 from operators_page import make_operators_page
 from performance_page import make_performance_page
@@ -29,6 +29,7 @@ def main(site: Path | None) -> None:
         **make_results_page(),
         **make_sql_page(),
         **make_tasks_page(),
+        **make_training_page(),
     }
     if site is None:
         files = {

@@ -1,12 +1,14 @@
-"""Pages of tasks, evaluations and probes."""
+"""Pages of tasks, evaluations, probes and training."""
 
 from collections.abc import Sequence
+from inspect import getdoc
 
 import example_heads
 from markdown import code_table, escape, fill_template, table, write_facts
 from probe_pictures import draw_heads, draw_probe
 from task_pictures import PICTURES as TASKS, draw_task
 
+from ablate.grid import Spec
 from ablate.training.catalogue.choice_words import (
     FIELD_HEADINGS,
     FieldRow,
@@ -21,7 +23,11 @@ from ablate.training.catalogue.explain_choice import (
     make_fixture_files,
 )
 from ablate.training.catalogue.explanation import Explanation
+from ablate.training.optimisers.optimiser import Optimiser
+from ablate.training.optimisers.schedules import Schedule
+from ablate.training.optimisers.training_config import Training
 from ablate.training.probes import Probe, Probing
+from ablate.training.trial import Execution
 
 
 def make_probes_page() -> dict[str, str]:
@@ -58,6 +64,19 @@ def make_tasks_page() -> dict[str, str]:
         },
     )
     return {"tasks.md": text, **files}
+
+
+def make_training_page() -> dict[str, str]:
+    """Make the page of training, its optimisers and schedules, and of execution, by path below docs/."""
+    families = {"optimisers": Optimiser, "schedules": Schedule}
+    parts = {name: "\n".join(map(_class_section, family.members().values())) for name, family in families.items()}
+    plain = {"training": code_table(FIELD_HEADINGS, field_rows(Training))}
+    plain["execution"] = code_table(FIELD_HEADINGS, field_rows(Execution))
+    return {"training.md": fill_template("training", {**plain, **parts})}
+
+
+def _class_section(cls: type[Spec]) -> str:
+    return f"### {cls.__name__}\n\n{_paragraphs(getdoc(cls) or '')}\n\n{_field_table(field_rows(cls))}"
 
 
 def _explain_all(family: str) -> list[Explanation]:

@@ -15,9 +15,13 @@ class AdamW(Optimiser):
 
     kind: Literal["adamw"] = "adamw"
     lr: PositiveFloat = 1e-3
+    """The peak learning rate."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
+    """Decay of the running means of gradients and of their squares."""
     eps: PositiveFloat = 1e-8
+    """Added to the root of the mean square."""
     weight_decay: NonNegativeFloat = 0.0
+    """Decay of matrices and embeddings, times the rate."""
 
     def build(self, weights: ParameterVectors) -> torch.optim.Optimizer:
         groups = weights.groups(self.weight_decay)
@@ -37,9 +41,13 @@ class UncorrectedAdamW(Optimiser):
 
     kind: Literal["uncorrected_adamw"] = "uncorrected_adamw"
     lr: PositiveFloat = 1e-3
+    """The peak learning rate."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
+    """Decay of the running means of gradients and of their squares."""
     eps: PositiveFloat = 1e-6
+    """Added to the root of the mean square."""
     weight_decay: NonNegativeFloat = 0.0
+    """Decay of matrices and embeddings, times the rate."""
 
     def build(self, weights: ParameterVectors) -> torch.optim.Optimizer:
         return _UncorrectedMomentum(weights.groups(self.weight_decay), self)

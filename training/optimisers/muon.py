@@ -45,8 +45,11 @@ class Muon(Optimiser):
 
     kind: Literal["muon"] = "muon"
     lr: PositiveFloat = 1e-3
+    """The peak learning rate of the layers' matrices."""
     momentum: Beta = 0.95
+    """Decay of the running mean of gradients."""
     nesterov: bool = True
+    """Look one step ahead with the momentum."""
     rounds: PositiveInt = 5
     """Rounds of the iteration."""
     scale: Literal["rms", "spectral"] = "rms"

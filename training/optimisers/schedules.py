@@ -30,6 +30,7 @@ class Schedule(Choice):
     """Schedule of the learning rate; `warmup` steps rise linearly to the peak."""
 
     warmup: NonNegativeInt = 0
+    """Steps that rise linearly to the peak."""
 
     @final
     def factor(self, step: int, steps: int) -> float:
@@ -63,6 +64,7 @@ class Linear(Schedule):
 
     kind: Literal["linear"] = "linear"
     floor: Share = 0.0
+    """Share of the peak at the end."""
 
     def after_warmup(self, step: int, steps: int) -> float:
         return self.floor + (1 - self.floor) * (steps - step) / (steps - self.warmup)
@@ -73,6 +75,7 @@ class Cosine(Schedule):
 
     kind: Literal["cosine"] = "cosine"
     floor: Share = 0.1
+    """Share of the peak at the end."""
 
     def after_warmup(self, step: int, steps: int) -> float:
         done = (step - self.warmup) / (steps - self.warmup)
@@ -87,7 +90,9 @@ class WSD(Schedule):
 
     kind: Literal["wsd"] = "wsd"
     decay: Share = 0.2
+    """Share of the steps in which the rate falls."""
     floor: Share = 0.0
+    """Share of the peak at the end."""
     shape: Annotated[Literal["linear", "cosine", "1-sqrt"], Added()] = "linear"
     """Shape of the decay."""
 

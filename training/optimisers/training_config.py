@@ -17,11 +17,15 @@ class Training(Spec):
     """
 
     steps: PositiveInt
+    """Updates of the weights."""
     optimiser: Optimiser = AdamW()
+    """The rule of an update, with its peak learning rate."""
     schedule: Schedule = Constant()
+    """Share of that rate at each step."""
     clip: PositiveFloat | None = None
     """Largest norm of the gradient."""
     evaluate_every: PositiveInt | None = None
+    """Steps between evaluations during training; the end is always evaluated."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products in training and evaluation; weights, updates and attention sums are float32."""
 
