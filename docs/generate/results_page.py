@@ -179,7 +179,7 @@ def _write_verdicts(result: GridResult, measure: GridMeasure) -> str:
         for row in bases
     ]
     for row in found.rows(named=True):
-        interval = f"{say_change(row['low'], measure)} to {say_change(row['high'], measure)}"
+        interval = " to ".join(say_change(row[end], measure) for end in ("low", "high") if row[end] is not None)
         about = (say_change(row["difference"], measure), interval, format_p(row["p_holm"]) or "")
         marks = [f"`{mark_checks(row)}`"] if checked else []
         rows.append((*name(row), str(row["pairs"]), say_number(row["value"]), *about, *marks, row["verdict"]))
