@@ -16,7 +16,7 @@ from ablate.training.tasks import Task
 from ablate.variants.papers.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("operators", "performance", "probes", "results", "sql", "tasks")
+PAGES = ("operators", "performance", "probes", "results", "sql", "tasks", "training")
 
 
 @pytest.fixture(scope="module")
