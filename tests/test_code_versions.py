@@ -116,7 +116,7 @@ def test_a_campaign_of_the_release_needs_no_training_and_goes_on(
         table = json.loads(capsys.readouterr().out)
         (row,) = table["data"]
         assert (row["pairs"], [each for each in table["warnings"] if "code" in each]) == (pairs, [])
-    assert row["verdict"] != "no verdict", row["reason"]
+    assert row["p"] is not None, row["reason"]  # runs of several versions are not tested
 
 
 def test_an_edit_without_a_version_leaves_verdicts_as_they_are(tmp_path: Path) -> None:
