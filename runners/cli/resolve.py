@@ -212,10 +212,10 @@ def local_devices(workers: int | None, grids: "Iterable[Grid]") -> list[str | No
 
 def visible_gpus() -> tuple[str, ...]:
     """Return the GPUs that processes of this machine see, as CUDA_VISIBLE_DEVICES names them; loads torch if any."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named == "" or not Path("/dev/nvidiactl").exists():
+    if not Path("/dev/nvidiactl").exists():
         return ()
     import torch
 
-    count = torch.cuda.device_count()
-    return tuple(map(str, range(count)) if named is None else [name.strip() for name in named.split(",")][:count])
+    from ablate.runners.backends.slurm.worker.task_environment import here
+
+    return here().devices(torch.cuda.device_count())

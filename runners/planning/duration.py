@@ -139,19 +139,22 @@ def estimate(
             problems=tuple(f"{some([*names], 3)}: {told}" for told, names in durations.problems.items()),
             broken=durations.broken,
         )
-    return told._replace(trial_hours=_mean_hours(worklist, pool_of, durations))
+    hours, unit = _mean_hours(worklist, pool_of, durations)
+    return told._replace(trial_hours=hours, unit=told.unit if worklist.to_do else unit)
 
 
 def _mean_hours(
     worklist: Worklist, pool_of: Callable[[GridTrial], PlannedWorkers], durations: "_Durations"
-) -> dict[str, float]:
-    """Return the mean hours of a trial by grid, over cells of known duration."""
+) -> tuple[dict[str, float], Literal["GPU-h", "CPU-h"]]:
+    """Return the mean hours of a trial by grid, over cells of known duration, and of what they are."""
     hours: dict[str, list[float]] = defaultdict(list)
-    for trial in {(each.grid, each.cell): each for each in worklist.trials}.values():
+    uses_gpu = False
+    for trial in {(each.grid, each.cell): each for each in (*worklist.trials, *worklist.to_do)}.values():
         seconds, gpus = durations.cost_of(trial, pool_of(trial))
+        uses_gpu |= gpus is not None
         if seconds is not None:
             hours[trial.grid].append(seconds * (1.0 if gpus is None else gpus) / HOUR_S)
-    return {grid: sum(each) / len(each) for grid, each in hours.items()}
+    return {grid: sum(each) / len(each) for grid, each in hours.items()}, "GPU-h" if uses_gpu else "CPU-h"
 
 
 @final

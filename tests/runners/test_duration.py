@@ -90,6 +90,13 @@ def test_a_cell_takes_the_mean_of_its_finished_trials(tmp_path: Path) -> None:
     assert found.unknown == 16
 
 
+def test_a_finished_grid_says_what_a_trial_cost_and_on_what(tmp_path: Path) -> None:
+    grid = toy_grid(seeds=range(2), device="auto")
+    finish(tmp_path, grid, {"falling": 7200.0, "rising": 3600.0}, seeds=2, device="cuda")
+    found = estimate_grid(tmp_path, grid, lambda _: PlannedWorkers(1, gpus=1.0))
+    assert (found.hours, found.unit, found.hours_of(grid.name, 4)) == (0.0, "GPU-h", pytest.approx(6.0))
+
+
 def test_a_trial_counts_with_all_attempts_or_not_at_all(tmp_path: Path) -> None:
     grid = toy_grid(seeds=range(4))
     keys = [planned.key for planned in grid.trials() if planned.label == "falling"]
