@@ -1,9 +1,9 @@
-"""Numbers of docs/results.md, drawn at random and computed again from the runs with pandas and scipy alone."""
+"""Every table of verdicts of docs/results.md, computed again from the runs with pandas and scipy alone."""
 
 import json
-import random
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 TABLES = re.compile(r"^\{verdicts (\S+) ?(.*)\}$", re.MULTILINE)
-DRAWS = 20
+CHANGES = {"difference", "low", "high"}
+ADDED = (("controls", "cells"), ("longer", "added"))
 
 
 class Printed(NamedTuple):
@@ -49,7 +50,7 @@ def choose(runs: pd.DataFrame, cell: str, header: dict[str, Any], tuned: list[st
     """The values of a cell by seed; of a tuned one, each at the level that is best on the other seeds."""
     if not tuned:
         return runs[runs["cell"] == cell].set_index("seed")["value"]
-    added = {*header["controls"]["cells"], *header["longer"]["added"]} if header.get("controls") else set()
+    added = {each for key, name in ADDED for each in (header.get(key) or {}).get(name, ())}
     axes = {each: json.loads(text) for each, text in zip(runs["cell"], runs["axes"], strict=True)}
     setting = {name: level for name, level in axes[cell].items() if name not in tuned}
     levels = [each for each, own in axes.items() if each not in added and setting.items() <= own.items()]
@@ -59,15 +60,21 @@ def choose(runs: pd.DataFrame, cell: str, header: dict[str, Any], tuned: list[st
     return pd.Series({seed: values.loc[seed, level] for seed, level in best.items()})
 
 
-def compute(row: Printed) -> dict[str, float]:
-    """The mean, difference, interval, and number of pairs of a cell from its runs, on the scale of the measure."""
-    header = json.loads((row.folder / f"{row.grid}.json").read_text(encoding="utf-8"))["header"]
+def read_runs(folder: Path, grid: str, at: str) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The header of a grid and the values of its measure at a point, on the scale of the measure."""
+    header = json.loads((folder / f"{grid}.json").read_text(encoding="utf-8"))["header"]
     measure = header["measure"]
-    point = {**measure["point"], **{axis: float(at) for axis, at in (each.split("=") for each in row.point.split())}}
-    runs = pd.read_parquet(row.folder / f"{row.grid}.parquet")
+    point = {**measure["point"], **{axis: float(level) for axis, level in (each.split("=") for each in at.split())}}
+    runs = pd.read_parquet(folder / f"{grid}.parquet")
     runs = runs[(runs["name"] == measure["name"]) & (runs["source"] != "probe")]
     runs = runs[runs["point"].map(lambda text: all(json.loads(text).get(axis) == at for axis, at in point.items()))]
     runs["value"] = np.log(runs["value"]) if measure["scale"] == "log" else runs["value"]
+    return header, runs
+
+
+def compute(row: Printed, header: dict[str, Any], runs: pd.DataFrame) -> dict[str, float]:
+    """The mean, difference, interval, and number of pairs of a cell from the runs, on the scale of the measure."""
+    measure = header["measure"]
     label = {*row.cells["cell"].split(" · "), *filter(None, [row.cells.get("best level")])}
     cell = runs.loc[runs["label"].map(lambda text: {*text.split(" · ")} == label), "cell"].iloc[0]
     other = (header.get("baselines") or {}).get(cell, header["baseline"])
@@ -99,22 +106,25 @@ def agrees(text: str, value: float) -> bool:
     return abs(float(number) - value) <= 0.501 * last
 
 
-def test_numbers_drawn_at_random_are_those_of_the_runs() -> None:
-    seed = random.randrange(2**32)
-    rows = list(printed_rows())
-    for row in random.Random(seed).sample(rows, DRAWS):
-        found, text = compute(row), {**row.cells}
-        log = text["difference"].endswith("%")
-        text["low"], text["high"] = text.pop("95 % interval").split(" to ")
-        text["mean"] = text.get("mean") or text["geometric mean"]
-        if "p" in found:
-            family = [
-                each for each in rows if (each.folder, each.grid, each.point) == (row.folder, row.grid, row.point)
-            ]
-            found["p"] = holm([compute(each)["p"] for each in family])[family.index(row)]
-            text["p"] = text["p (Holm)"]
-        if log:
-            changes = {name: 100 * np.expm1(found[name]) for name in ("difference", "low", "high") if name in found}
-            found.update(changes, mean=np.exp(found["mean"]))
-        wrong = [name for name, value in found.items() if not agrees(text[name], value)]
-        assert not wrong, (seed, row, found)
+def test_numbers_of_tables_are_those_of_the_runs() -> None:
+    wrong = []
+    for table, family in groupby(printed_rows(), key=lambda row: (row.folder, row.grid, row.point)):
+        header, runs = read_runs(*table)
+        rows = list(family)
+        found = [compute(row, header, runs) for row in rows]
+        if "p" in found[0]:
+            for each, p in zip(found, holm([each["p"] for each in found]), strict=True):
+                each["p"] = p
+        wrong += [(row, each, names) for row, each in zip(rows, found, strict=True) if (names := differ(row, each))]
+    assert not wrong
+
+
+def differ(row: Printed, found: dict[str, float]) -> list[str]:
+    """Names of the numbers of a row that are not those found; a row without an interval prints none."""
+    text = {**row.cells, "p": row.cells["p (Holm)"]}
+    text["low"], _, text["high"] = text["95 % interval"].partition(" to ")
+    text["mean"] = text.get("mean") or text["geometric mean"]
+    if text["difference"].endswith("%"):
+        changes: dict[str, float] = {name: 100 * float(np.expm1(found[name])) for name in CHANGES & found.keys()}
+        found = {**found, **changes, "mean": float(np.exp(found["mean"]))}
+    return [name for name, value in found.items() if not agrees(text[name], value)]
