@@ -74,7 +74,7 @@ def summarise_verdicts(verdicts: pl.DataFrame, baseline: str) -> str:
 def name_best(
     context: GridContext, measure: GridMeasure, verdicts: pl.DataFrame, baseline: str, checks: Checks | None = None
 ) -> str:
-    """Say the verdict and size of the variant of `find_lead`, and the doubt about it or how it exceeds its controls."""
+    """Say the verdict and size of the variant of `find_lead`, and its doubt or how it is beyond its controls."""
     row = find_lead(verdicts, measure)
     if row is None:
         return f"No difference from {baseline} is known yet."

@@ -1,7 +1,7 @@
 """Whether the variants of a grid are more than their simplest explanations, read from its store."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -141,34 +141,24 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
     return f"{told}; p after Holm {control['p_holm']:.3g}{idle}"
 
 
-Exceeds = Literal["yes", "yes, by less than the band", "no", "not tested", "never learned"]
+def beside_control(row: Mapping[str, Any], by: GridMeasure) -> str:
+    """Say whether the variant of a row of `control_rows` is shown to differ from the control as from its baseline.
 
-
-def exceeds(row: Mapping[str, Any], by: GridMeasure) -> Exceeds:
-    """Return whether the variant exceeds the control of a row of `control_rows`: whether they differ from zero.
-
-    A difference whose whole interval lies within the band of `by` is shown, and counts as equal for its verdict.
+    "better" or "worse" than the control; either "by less than the band" of `by`, if all of the interval lies within
+    it and counts as equal for a verdict; "not beyond it"; "not tested"; or the control never learned the task.
     """
     if row["never_learned"]:
-        return "never learned"
+        return "never learned the task: explains nothing"
     if row["p"] is None or row["p"] > by.alpha:
-        return "not tested" if row["p"] is None else "no"
-    return "yes, by less than the band" if max(-row["low"], row["high"]) < by.rope else "yes"
+        return "not tested" if row["p"] is None else "not beyond it"
+    word = "better" if (row["difference"] > 0) == (by.better == "higher") else "worse"
+    return f"{word}, by less than the band" if max(-row["low"], row["high"]) < by.rope else word
 
 
 def control_line(row: Mapping[str, Any], by: GridMeasure) -> str:
-    """Say of a row of `control_rows` by how much the variant differs from the control, and whether it exceeds it."""
+    """Say of a row of `control_rows` by how much the variant differs from the control, and whether it is beyond it."""
     difference, low, high = (_with_sign(row[name]) for name in ("difference", "low", "high"))
-    return f"control {row['control_label']}: difference {difference}, {low} to {high}; {_EXCEEDED[exceeds(row, by)]}"
-
-
-_EXCEEDED: Final[Mapping[Exceeds, str]] = {
-    "yes": "exceeded",
-    "yes, by less than the band": "exceeded, by less than the band",
-    "no": "not exceeded",
-    "not tested": "not tested",
-    "never learned": "never learned the task, so it explains nothing",
-}
+    return f"control {row['control_label']}: difference {difference}, {low} to {high}; {beside_control(row, by)}"
 
 
 def _with_sign(value: float | None) -> str:

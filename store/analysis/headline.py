@@ -18,18 +18,22 @@ def mark_checks(row: Mapping[str, Any]) -> str:
 
 
 def tell_doubts(rows: pl.DataFrame) -> str:
-    """Say which checks of judged rows answer no or unknown: 'checks of 4 cells: tuned no in 4, finished unknown in 1'.
+    """Name the checks that stand in the way of judged rows: 'checks of 4 cells failed: tuned (4)'.
 
     Empty if none does.
     """
-    told = [
-        f"{name} {answer}{f' in {n}' if rows.height > 1 else ''}"
-        for answer in ("no", "unknown")
-        for name in CHECK_NAMES
-        if (n := rows[name].to_list().count(answer))
-    ]
-    of = f" of {rows.height} cells" if rows.height > 1 else ""
-    return f"checks{of}: {', '.join(told)}" if told else ""
+    listed = _list_checks(rows)
+    return f"checks{f' of {rows.height} cells' if rows.height > 1 else ''} {listed}" if listed else ""
+
+
+def _list_checks(rows: pl.DataFrame) -> str:
+    """'failed: tuned (4), noise (1); unknown: finished (1)', with the numbers of rows if there are several."""
+    parts = []
+    for word, answer in (("failed", "no"), ("unknown", "unknown")):
+        counts = [(name, n) for name in CHECK_NAMES if (n := rows[name].to_list().count(answer))]
+        names = ", ".join(f"{name} ({n})" if rows.height > 1 else name for name, n in counts)
+        parts += [f"{word}: {names}"] if names else []
+    return "; ".join(parts)
 
 
 def count_headlines(rows: pl.DataFrame) -> str:
@@ -40,9 +44,5 @@ def count_headlines(rows: pl.DataFrame) -> str:
     passed = claims["headline"].sum()
     if passed == claims.height:
         return f"{'the claim passes' if passed == 1 else f'all {passed} claims pass'} every check"
-    parts = []
-    for word, answer in (("failed", "no"), ("unknown", "unknown")):
-        counts = [f"{name} ({n})" for name in CHECK_NAMES if (n := claims[name].to_list().count(answer))]
-        parts += [f"{word}: {', '.join(counts)}"] if counts else []
     some = f"{passed} of {claims.height} claims pass" if passed else "no claim passes"
-    return f"{some} every check; {'; '.join(parts)}"
+    return f"{some} every check; {_list_checks(claims)}"

@@ -101,4 +101,5 @@ def test_an_axis_is_named_with_the_checks_of_its_cells_that_do_not_say_yes(tmp_p
     counts = {name: of_level[name].to_list().count("unknown") for name in CHECK_NAMES}
     (said,) = [each for each in rank_axes(effects, measure).split(". ") if "operator" in each]
     assert max(counts.values()) == of_level.height == 2
-    assert [f"{name} unknown in {n}" in said for name, n in counts.items()] == [n > 0 for n in counts.values()]
+    unknown = said.partition("unknown: ")[2]
+    assert [f"{name} ({n})" in unknown for name, n in counts.items()] == [n > 0 for n in counts.values()]

@@ -12,7 +12,7 @@ from synthetic import publish_grid, write_campaign
 from ablate.dashboards import write_report
 from ablate.dashboards.app.pages.compare import COMPARE
 from ablate.runners.cli.app import execute
-from ablate.store.analysis.control_tests import control_rows, control_tests, exceeds
+from ablate.store.analysis.control_tests import beside_control, control_rows, control_tests
 from ablate.store.analysis.explain_verdict import why
 from ablate.store.analysis.judge import judge
 from ablate.store.analysis.verdicts import every_run, measure_of, verdicts
@@ -72,10 +72,11 @@ def test_the_page_and_the_report_list_the_controls_of_a_claim(store: tuple[Store
     opened, shift = store
     with open_view(opened.layout.root, COMPARE) as view:
         shown = show_slot(view, COMPARE, "controls").data
-    exceeded = dict(shown.select("control", "exceeded").rows())
-    assert exceeded == {"softmax with near": "no" if shift == -0.6 else "yes", "softmax with far": "yes"}
+    said = dict(shown.select("control", "than the control").rows())
+    near = "not beyond it" if shift == -0.6 else "better"
+    assert said == {"softmax with near": near, "softmax with far": "better"}
     written = write_report(opened.layout.root).read_text()
-    assert all(f"<td>{control}</td>" in written for control in exceeded)
+    assert all(f"<td>{control}</td>" in written for control in said)
 
 
 def test_why_lists_each_control_of_the_cell(store: tuple[Store, float], capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,20 +87,23 @@ def test_why_lists_each_control_of_the_cell(store: tuple[Store, float], capsys: 
     assert len(lines) == len(rows) == 2
     for line, row in zip(lines, rows, strict=True):
         numbers = f"{row['difference']:+.3g}, {row['low']:+.3g} to {row['high']:+.3g}; "
-        assert line == f"  control {row['control_label']}: difference {numbers}{'not ' * (row['p'] > 0.05)}exceeded"
+        said = "better" if row["p"] <= 0.05 else "not beyond it"
+        assert line == f"  control {row['control_label']}: difference {numbers}{said}"
 
 
-def test_a_control_can_be_exceeded_by_less_than_the_band(store: tuple[Store, float]) -> None:
+def test_a_variant_can_be_beyond_a_control_by_less_than_the_band(store: tuple[Store, float]) -> None:
     opened, _ = store
     by = measure_of(opened, "quickstart", None)
     row = next(
         row for row in control_rows(opened, "quickstart").rows(named=True) if row["control_label"].endswith("far")
     )
     widest = max(abs(row["low"]), abs(row["high"]))
-    assert [exceeds(row, by._replace(rope=rope)) for rope in (0.9 * widest, 1.1 * widest)] == [
-        "yes",
-        "yes, by less than the band",
+    assert [beside_control(row, by._replace(rope=rope)) for rope in (0.9 * widest, 1.1 * widest)] == [
+        "better",
+        "better, by less than the band",
     ]
+    other = {**row, "difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
+    assert beside_control(other, by._replace(rope=0.9 * widest)) == "worse"
 
 
 @pytest.mark.parametrize(
