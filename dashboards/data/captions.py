@@ -94,9 +94,12 @@ def name_best(
 
 
 def _list_failed(row: Mapping[str, Any]) -> str:
-    """Name the failed checks of a row beside the one that its doubt tells."""
-    others = [name for name in CHECK_NAMES if row.get(name) == "no" and not row["doubt"].startswith(f"{name}:")]
-    return f"; {join_words(others)} {'fail' if others[1:] else 'fails'}, too" if others else ""
+    """Name the failed and unknown checks of a row beside the one that its doubt tells."""
+    others = {
+        word: [name for name in CHECK_NAMES if row.get(name) == answer and not row["doubt"].startswith(f"{name}:")]
+        for word, answer in (("failed", "no"), ("unknown", "unknown"))
+    }
+    return "".join(f"; {join_words(names)} {word}, too" for word, names in others.items() if names)
 
 
 def find_doubtful(verdicts: pl.DataFrame, measure: GridMeasure) -> Mapping[str, Any] | None:
@@ -138,14 +141,15 @@ def size_of(row: Mapping[str, Any], measure: GridMeasure) -> str:
     return f"{measure.name} {change(row['difference'], measure.scale)}{in_odds(measure.scale)}{span}"
 
 
-def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
-    """Say which axes matter, by size, each with its best level and its doubts; name the others; say what all do.
+def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> tuple[str, str]:
+    """Say which axes matter, by size, each with its best level; name the others; say what all do. Then the doubts.
 
     `effects` are those of `forest.effects`.
     """
     known = effects.filter(order=1).drop_nulls("effect")
     mains = known.sort(pl.col("effect").abs(), descending=True, maintain_order=True)
     told: dict[str, list[str]] = {"matter": [], "real": [], "equivalent": [], "undecided": []}
+    doubts = []
     for factor in mains["factor"].unique(maintain_order=True):
         rows = mains.filter(factor=factor)
         shown = rows.filter(pl.col("verdict").is_in(["better", "worse"]))
@@ -156,9 +160,9 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
             continue
         best = shown.sort("effect", descending=measure.better == "higher").row(0, named=True)
         size = f"{change(best['effect'], measure.scale)}{in_odds(measure.scale)}"
-        doubt = f"; {best['doubt']}" if best["doubt"] else ""
-        words = f"{best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])}{doubt}"
+        words = f"{best['level']} against {best['against']} {size}, p {p_value(best['p_holm'])}"
         told[kind].append(f"{factor} ({words})")
+        doubts += [f"{factor} {best['level']}, {best['doubt']}"] if best["doubt"] else []
     empty = effects.filter((pl.col("order") == 1) & (pl.col("note") == NO_VALUE)).select("factor", "level").rows()
     sentences = [f"No run has a value at {join_words([' '.join(each) for each in empty])}."] if empty else []
     for kind, (one, several) in _AXES.items():
@@ -166,16 +170,17 @@ def rank_axes(effects: pl.DataFrame, measure: GridMeasure) -> str:
         said = "; ".join(names) if kind in ("matter", "real") else join_words(names)
         said = (one if len(names) == 1 else several).format(said)
         sentences += [said] if names else []
-    sentences += [_say_together(row, measure) for row in effects.filter(order=0).iter_rows(named=True)]
-    return " ".join(sentences)
+    for row in effects.filter(order=0).iter_rows(named=True):
+        sentences.append(_say_together(row, measure))
+        doubts += [f"the mean, {row['doubt']}"] if row["doubt"] else []
+    return " ".join(sentences), join_sentences(doubts).strip()
 
 
 def _say_together(row: Mapping[str, Any], measure: GridMeasure) -> str:
     """Say what all variants together do: 'The mean of 192 cells is worse than softmax: loss +0.066 (...).'"""
     others, alone = {"equivalent": "is equivalent to {}"}, {**row, "difference": row["effect"], "corrected_low": None}
     claim = {**CLAIMS, **others}.get(row["verdict"], "is not shown to differ from {}").format(row["against"])
-    doubt = f"; {row['doubt']}" if row["doubt"] else ""
-    return f"The mean of {row['level']} {claim}: {size_of(alone, measure)}{doubt}."
+    return f"The mean of {row['level']} {claim}: {size_of(alone, measure)}."
 
 
 def lead_by_axes(effects: pl.DataFrame, verdicts: pl.DataFrame) -> bool:

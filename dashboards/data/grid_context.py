@@ -10,10 +10,11 @@ from ablate.dashboards.data.formatting import BETWEEN
 from ablate.dashboards.data.user_errors import catch_user_error
 from ablate.dashboards.theme.styles import REST, CellStyle, Style, cell_styles
 from ablate.store import Store
+from ablate.store.analysis.judge import judge
 from ablate.store.analysis.once import once
 from ablate.store.analysis.row_labels import unit_of
 from ablate.store.analysis.tuned_verdicts import ComparedRuns, nuisance_axes
-from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of, verdicts
+from ablate.store.analysis.verdicts import GridMeasure, matched_axes, measure_of
 from ablate.store.files.plans import added_cells
 from ablate.store.state import State
 
@@ -204,12 +205,15 @@ def averages(store: Store, grid: str, measure: GridMeasure) -> pl.DataFrame:
 def leading_cells(context: GridContext) -> tuple[list[str], int] | None:
     """Return the best `MOST_LEADING` variants with their baselines, and how many variants there are.
 
-    Levels are the ones that verdicts choose; what is shown to be better comes first. None if nothing can be judged.
+    Levels are the ones that verdicts choose; what is shown to be better comes first, what has no verdict last. None if
+    nothing can be judged.
     """
-    judged, _ = catch_user_error(lambda: verdicts(context.store, context.grid))
+    judged, _ = catch_user_error(lambda: judge(context.store, context.grid).rows)
     if judged is None or judged.is_empty() or context.measure is None:
         return None
-    ranked = best_first(judged, context.measure).sort(pl.col("verdict") != "better", maintain_order=True)
+    ranks = {"better": 0, "no verdict": 2}
+    order = pl.col("verdict").replace_strict(ranks, default=1, return_dtype=pl.Int8)
+    ranked = best_first(judged, context.measure).sort(order, maintain_order=True)
     kept: set[str] = set()
     for cell, base in ranked.select("cell", "baseline").iter_rows():
         kept = kept | {cell, base} if len(kept | {cell, base}) <= MOST_LEADING + 1 else kept

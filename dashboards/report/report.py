@@ -117,8 +117,10 @@ def _lead(context: GridContext, judged: JudgedGrid) -> tuple[str, str]:
     levels, _ = catch_user_error(lambda: effects(context.store, context.grid, measure))
     if not levels or levels.effects.filter(order=1)["factor"].n_unique() < 2:
         return best, rest
-    axes = rank_axes(levels.effects, measure)
-    return (axes, f"{best} {rest}") if lead_by_axes(levels.effects, rows) else (best, f"{rest} {axes}")
+    axes, doubts = rank_axes(levels.effects, measure)
+    if lead_by_axes(levels.effects, rows):
+        return axes, f"{doubts} {best} {rest}".strip()
+    return best, f"{rest} {axes} {doubts}".strip()
 
 
 def _read_verdicts(context: GridContext, progress: pl.DataFrame) -> tuple[JudgedGrid | None, str | None]:

@@ -96,12 +96,14 @@ def curves(
                 f"differences on the {rule.scale} scale, of costs by ratios, paired by seed; p by Holm over "
                 f"{format_count(compared['cell'].n_unique(), 'cell')} of a question, alpha {rule.alpha:g}"
             )
-            _write_curves(store, name, parts, order, at.by)
+            _write_curves(store, name, metric, parts, order, at.by)
             return
     write_frame("curves", shown, as_json=of.as_json, as_csv=of.as_csv, warnings=warnings)
 
 
-def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str) -> None:
+def _write_curves(
+    store: "Store", grid: str, metric: str, parts: "Sequence[pl.DataFrame]", order: Sequence[str], costs: str
+) -> None:
     """Write the baselines and a row for each cell in `order`, with the questions side by side, and each note once."""
     from ablate.store.analysis.tuned_verdicts import nuisance_axes
     from ablate.store.analysis.verdicts import baselines_of, compared_runs, matched_axes, measure_of
@@ -117,6 +119,8 @@ def _write_curves(store: "Store", grid: str, parts: "Sequence[pl.DataFrame]", or
         runs, against, *_ = compared_runs(store, grid, measure_of(store, grid, None))
         known |= dict(runs.select("cell", "label").iter_rows())
         _write_tuned(header)
+        if (grid_measure := measure_of(store, grid, None).name) != metric:
+            write_prose(f"a level is the best in {grid_measure}: a cell and its baseline may differ by the level alone")
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
     same = ", ".join(matched_axes(store, grid))

@@ -28,8 +28,7 @@ _TOO_MANY: Final = (
 )
 
 _CHOSEN: Final = (
-    "F tests and means of levels left out: their error lacks what choosing a level adds; differences between levels "
-    "have it"
+    "no F tests and means of levels: they would leave out the error of choosing levels, which the differences have"
 )
 
 

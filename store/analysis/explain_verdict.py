@@ -125,9 +125,10 @@ def _variance(row: Mapping[str, Any]) -> str:
 
 
 def _size(row: Mapping[str, Any]) -> str:
-    pairs = "pairs" if row["method"] == "paired t" else "all pairs of runs"
     share, g = row["superiority"], row["hedges_g"]
-    better = None if share is None else f"the cell is better in {100 * share:.0f} % of {pairs}"
+    better = None if share is None else f"the cell is better in {100 * share:.0f} % of all pairs of runs"
+    if better and row["method"] == "paired t":
+        better = f"the cell is better in {share * row['pairs']:g} of {row['pairs']} pairs (a tie counts half)"
     return "; ".join(filter(None, (None if g is None else f"Hedges g {_number(g)}", better))) or "unknown"
 
 

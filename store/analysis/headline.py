@@ -18,21 +18,21 @@ def mark_checks(row: Mapping[str, Any]) -> str:
 
 
 def tell_doubts(rows: pl.DataFrame) -> str:
-    """Name the checks that stand in the way of judged rows: 'checks of 4 cells failed: tuned (4)'.
+    """Name the checks that stand in the way of judged rows: 'checks of 4 cells: failed tuned (4)'.
 
     Empty if none does.
     """
     listed = _list_checks(rows)
-    return f"checks{f' of {rows.height} cells' if rows.height > 1 else ''} {listed}" if listed else ""
+    return f"checks{f' of {rows.height} cells' if rows.height > 1 else ''}: {listed}" if listed else ""
 
 
 def _list_checks(rows: pl.DataFrame) -> str:
-    """'failed: tuned (4), noise (1); unknown: finished (1)', with the numbers of rows if there are several."""
+    """'failed tuned (4), noise (1); unknown finished (1)', with the numbers of rows if there are several."""
     parts = []
     for word, answer in (("failed", "no"), ("unknown", "unknown")):
         counts = [(name, n) for name in CHECK_NAMES if (n := rows[name].to_list().count(answer))]
         names = ", ".join(f"{name} ({n})" if rows.height > 1 else name for name, n in counts)
-        parts += [f"{word}: {names}"] if names else []
+        parts += [f"{word} {names}"] if names else []
     return "; ".join(parts)
 
 
@@ -44,5 +44,5 @@ def count_headlines(rows: pl.DataFrame) -> str:
     passed = claims["headline"].sum()
     if passed == claims.height:
         return f"{'the claim passes' if passed == 1 else f'all {passed} claims pass'} every check"
-    some = f"{passed} of {claims.height} claims pass" if passed else "no claim passes"
+    some = f"{passed or 'none'} of {claims.height} claims pass" if claims.height > 1 else "the claim does not pass"
     return f"{some} every check; {_list_checks(claims)}"

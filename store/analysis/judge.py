@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger(__name__)
 _DOUBTS: Final[Sequence[CheckName]] = ("on", "control", "noise", "finished", "tuned")
 """Checks in the order in which a doubt matters: a "no" before an "unknown"."""
 _REPLACED: Final = ("equivalent", "undecided", "real, size unproven")
-_NOTHING_LEARNED: Final = "no run of either learned the task, so this is no comparison of how well it is solved"
+NOTHING_LEARNED: Final = "no run of either learned the task, so this is no comparison of how well it is solved"
 
 
 class JudgedGrid(NamedTuple):
@@ -95,14 +95,14 @@ def _check_noise(row: Mapping[str, Any], caution: str) -> Check:
     if runs < MIN_PAIRS:
         return Check("noise", "unknown", f"{runs} runs show no shape of the noise; {MIN_PAIRS} do", runs)
     if caution:
-        return Check("noise", "no", caution, runs, "nothing learned" if caution == _NOTHING_LEARNED else "")
+        return Check("noise", "no", caution, runs, "nothing learned" if caution == NOTHING_LEARNED else "")
     return Check("noise", "yes", "no sign of two groups of runs, a long tail, or skew with unequal spread", runs)
 
 
 def _part_learned(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
     """How many runs of a comparison learned, if it was a part of those of a cell, or none at all; empty otherwise."""
     if ours and theirs and not any((*ours, *theirs)):
-        return _NOTHING_LEARNED
+        return NOTHING_LEARNED
     if not any(0 < sum(each) < len(each) for each in (ours, theirs)):
         return ""
     counts = f"{sum(ours)} of {len(ours)} runs learned, and {sum(theirs)} of {len(theirs)} of the baseline"

@@ -37,6 +37,7 @@ from ablate.store.store import Store
 
 _FOREIGN: Final = "not measured: a mixer or a model of your own has no stages that can be left out"
 _HOW: Final = "`ablate evaluate --knockout` measures trials that kept their weights, and a new run all"
+NONE_LEARNED: Final = "no run learned"
 _HOW_OWN: Final = "run.knockout in the training code measures it"
 
 
@@ -130,7 +131,7 @@ class KnockedOut(NamedTuple):
             if arm not in self.rows:
                 return Check("on", "unknown", f"not measured {where}; {how}")
             if self.of_learners and not any(self.rows[arm].values()):
-                return Check("on", "unknown", f"no run {where} learned")
+                return Check("on", "unknown", f"{NONE_LEARNED} {where}")
             wanted = self.seeds.get(arm, frozenset())
             if lacking := len(wanted - self.rows[arm].get("none", {}).keys()):
                 return Check("on", "unknown", f"not measured in {lacking} of {len(wanted)} runs {where}; {how}")

@@ -161,7 +161,8 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     last = ["checks", *chosen, "pairs", "seeds to decide", "reason", *CHECK_NAMES]
     rows = rows.select(pl.exclude(last), *last)
     rows = rows if rows["seeds to decide"].count() else rows.drop("seeds to decide")
-    own = {**_VERDICT_COLUMNS, "value": {**_VERDICT_COLUMNS["value"], "headerName": measure.name}, "interval": interval}
+    named = {"headerName": measure.name.replace("_", "_\u200b")}  # where a long name may go on in the next line
+    own = {**_VERDICT_COLUMNS, "value": {**_VERDICT_COLUMNS["value"], **named}, "interval": interval}
     return SlotContent(caption=caption, data=rows, columns=columns(rows, own), measured=measures.columns(view))
 
 
@@ -172,7 +173,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     },
     "selected": {"headerName": "best level", "width": 130, **on_phone(hide=True)},
     "verdict": {"width": 178, **on_phone(hide=True)},
-    "value": on_phone(place=2, initialWidth=106),
+    "value": {"width": 130, "wrapHeaderText": True, "autoHeaderHeight": True, **on_phone(place=2, initialWidth=106)},
     "difference": {**BY_SIZE, "width": 120, **on_phone(place=1, initialWidth=106)},
     "p (Holm)": {**BY_SIZE, "width": 110},
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},

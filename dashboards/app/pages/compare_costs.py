@@ -164,7 +164,7 @@ def draw_costs(view: PageView) -> SlotContent:
         verb = "is" if len(best) == 1 else "are"
         proven = [context.appearance.names[cell] for cell in frame.filter(standing="on the front")["cell"]]
         answer = f"{len(best)} of {count(frame.height, 'cell')} {verb} best of both on average: {_list_best(best)}."
-        answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none yet'}."
+        answer += f"\nShown by tests over seeds: {_list_best(proven) or 'none'}."
     data = name_cells(frame.drop("label"), context)
     return SlotContent(figure, caption, data, legend, message, answer=answer, measured=measures.columns(view))
 

@@ -193,7 +193,9 @@ def show_effects(view: PageView) -> SlotContent:
     if forest.is_cut(drawn.rename({"effect": "difference"}), measure):
         caption += forest.ARROWS
     figure = forest.draw_effects(drawn, measure, measures.unit(view))
-    shown = SlotContent(figure, caption, contrasts.effects, answer=rank_axes(contrasts.effects, measure))
+    shown = SlotContent(
+        figure, caption, contrasts.effects, answer="\n".join(rank_axes(contrasts.effects, measure)).strip()
+    )
     return shown._replace(above=_tell_axes(view), measured=measures.columns(view))
 
 

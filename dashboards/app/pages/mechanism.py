@@ -74,9 +74,9 @@ def _probe(view: PageView) -> str:
     names = probe_curves.names(view.store, grid_of(view).grid)
     if not names:
         raise Unknown(
-            f"no run of {grid_of(view).grid!r} has recorded a probe yet; a trial without `probing` has the default "
-            "ones at its end, others are listed in its spec: Trial(probing=Probing(probes=(SinkShare(), ...))) with "
-            f"any of {', '.join(PROBES)}"
+            f"no run of {grid_of(view).grid!r} has recorded a probe; a spec without `probing` has the default ones, "
+            "Trial(probing=Probing(probes=(SinkShare(), ...))) those that it lists, which may be any of "
+            f"{', '.join(PROBES)}"
         )
     differing = _differing(view).drop_nulls("share").filter(pl.col("cells") == pl.col("cells").max())
     best = differing.filter(pl.col("share").round(3) == pl.col("share").round(3).max())["name"].to_list()

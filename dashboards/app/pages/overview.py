@@ -31,7 +31,9 @@ from ablate.dashboards.data.user_errors import catch_user_error, sentence
 from ablate.dashboards.figures.states import STATES, draw_shares, draw_states, fits_rows, shares, states
 from ablate.dashboards.theme.styles import shared_style
 from ablate.grid.names import some
+from ablate.store.analysis.judge import NOTHING_LEARNED
 from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.analysis.on_check import NONE_LEARNED
 from ablate.store.analysis.row_labels import SHARE
 from ablate.store.analysis.tuned_check import levels_beyond
 from ablate.store.analysis.two_part import two_part
@@ -57,6 +59,7 @@ _REMEDIES: Final = {
 }
 """By check, how to answer one that failed."""
 _NONE: Final = "none below 1"
+_EASIER: Final = "longer training, or an easier task, so that some runs learn"
 _MORE_SEEDS: Final = "more seeds=... in the spec, for all cells, then ablate run SPEC"
 
 
@@ -85,29 +88,29 @@ def _lead(view: PageView) -> SlotContent:
         return SlotContent(above=_progress_words(view), message=problem or "")
     context, measure, verdicts = result
     best = name_best(context, measure, verdicts, str(context.baseline_label), checks_of(_as_compare(view)))
-    axes, leads = _axes(view)
+    axes, doubts, leads = _axes(view)
     shown = show_effects(_as_factors(view)) if leads else differences_of(_as_compare(view))
     if leads:  # a difference that is not shown to be one is noise
         claims = verdicts["verdict"].is_in([*CLAIMS, "equivalent"]).any()
         seeds = tell_seeds(verdicts, len(context.header["seeds"]))
         best = " ".join(filter(None, (best if claims or not seeds else "", seeds)))
     learned = tell_learned(context, two_part(view.store, context.grid, measure=measure._asdict()))
-    first, rest = (axes, best) if leads else (best, axes)
+    first, rest = (axes, f"{doubts} {best}") if leads else (best, f"{axes} {doubts}")
     answer = f"{first}\n{learned} {rest}".strip()
     return shown._replace(answer=answer, above=f"{_progress_words(view)} {count_words(verdicts)}.")
 
 
-def _axes(view: PageView) -> tuple[str, bool]:
-    """Say which axes matter, if the grid has several, and whether that comes before the cells."""
+def _axes(view: PageView) -> tuple[str, str, bool]:
+    """Say which axes matter, if the grid has several, and the doubts; tell whether that comes before the cells."""
     _, measure, verdicts = judge_view(_as_compare(view))
     levels, _ = catch_user_error(lambda: level_effects(_as_factors(view)))
     if levels is None or levels.effects.filter(order=1)["factor"].n_unique() < 2:
-        return "", False
-    return rank_axes(levels.effects, measure), lead_by_axes(levels.effects, verdicts)
+        return "", "", False
+    return *rank_axes(levels.effects, measure), lead_by_axes(levels.effects, verdicts)
 
 
 def _verdicts(view: PageView) -> SlotContent:
-    return list_verdicts(_as_compare(view), by_seeds=_axes(view)[1])
+    return list_verdicts(_as_compare(view), by_seeds=_axes(view)[-1])
 
 
 def _progress_words(view: PageView) -> str:
@@ -290,20 +293,28 @@ def _verdict_steps(context: GridContext, verdicts: pl.DataFrame, checks: Checks)
         yield f"answer the failed check {check.name} of {some(names, 3)}", check.reason, how
     reasons = Counter(verdicts.filter(verdict="no verdict")["reason"].to_list())
     for reason, n in reasons.most_common(_MOST_STEPS):
-        how = _MORE_SEEDS if more_seeds_help(reason) else ""
+        how = _MORE_SEEDS if more_seeds_help(reason) else _EASIER if reason == NOTHING_LEARNED else ""
         yield f"see to {count(n, 'variant')} without a verdict", reason, how
     undecided = verdicts.filter(verdict="undecided").sort("p", nulls_last=True, maintain_order=True)
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {context.appearance.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
+    yield from _unknown_steps(context, claims, checks)
+
+
+def _unknown_steps(context: GridContext, claims: pl.DataFrame, checks: Checks) -> Iterator[tuple[str, str, str]]:
     cannot = set(_ANSWERS) if context.header.get("logged") else set()
     if "kind" in context.header["base"]:  # only built-in trials leave parts of their operator out
         cannot.add("on")
     for name, how in _ANSWERS.items():
         if name in cannot:
             continue
-        if n := claims.filter(pl.col(name) == "unknown").height:
+        unknown = [each for cell in claims["cell"] for each in checks[cell] if each[:2] == (name, "unknown")]
+        idle = sum(each.reason.startswith(NONE_LEARNED) for each in unknown)
+        if n := len(unknown) - idle:
             yield f"answer the check {name} of {count(n, 'claim')}", "without it no claim is a headline", how
+        if idle:
+            yield f"answer the check {name} of {count(idle, 'claim')}", NONE_LEARNED, _EASIER
 
 
 OVERVIEW = AppPage(
