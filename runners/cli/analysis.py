@@ -118,9 +118,7 @@ def _write_curves(
     if nuisance_axes(header := store.grid(grid)):
         runs, against, *_ = compared_runs(store, grid, measure_of(store, grid, None))
         known |= dict(runs.select("cell", "label").iter_rows())
-        _write_tuned(header)
-        if (grid_measure := measure_of(store, grid, None).name) != metric:
-            write_prose(f"a level is the best in {grid_measure}: a cell and its baseline may differ by the level alone")
+        _write_tuned(header, metric)
     base_of = {cell: against if isinstance(against, str) else against[cell] for cell in order}
     bases = [cell for cell in known if cell in base_of.values()]
     same = ", ".join(matched_axes(store, grid))
@@ -294,8 +292,10 @@ def _write_pareto_title(
     _write_tuned(header)
 
 
-def _write_tuned(header: Mapping[str, Any]) -> None:
+def _write_tuned(header: Mapping[str, Any], metric: str | None = None) -> None:
     from ablate.store.analysis.tuned_verdicts import nuisance_axes
 
     if tuned := nuisance_axes(header):
         write_prose(f"each setting at its best {', '.join(tuned)}, chosen for each seed by the other seeds")
+        if metric not in (None, measure := header["measure"]["name"]):
+            write_prose(f"a level is the best in {measure}: a cell and its baseline may differ in {metric} by it alone")

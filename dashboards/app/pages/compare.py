@@ -155,7 +155,7 @@ def list_verdicts(view: PageView, *, by_seeds: bool = False) -> SlotContent:
     noise = noise_caution(view.store, context.grid, baseline=view.address.baseline, measure=measure._asdict())
     caption += join_sentences([LEGEND, count_headlines(verdicts), *noise.sentences])
     heading = f"{(1 - measure.alpha) * 100:g} % interval of one comparison"
-    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 270}
+    bars = {"cellRenderer": "AblateInterval", "cellRendererParams": scaled, "minWidth": 245}
     interval = {**BY_SIZE, **bars, "headerName": heading}
     chosen = [name for name in ("selected",) if name in rows.columns]
     last = ["checks", *chosen, "pairs", "seeds to decide", "reason", *CHECK_NAMES]
@@ -175,7 +175,7 @@ _VERDICT_COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "verdict": {"width": 178, **on_phone(hide=True)},
     "value": {"width": 130, "wrapHeaderText": True, "autoHeaderHeight": True, **on_phone(place=2, initialWidth=106)},
     "difference": {**BY_SIZE, "width": 120, **on_phone(place=1, initialWidth=106)},
-    "p (Holm)": {**BY_SIZE, "width": 110},
+    "p (Holm)": {**BY_SIZE, "width": 95},
     **{name: {"hide": True} for name in ("low", "high", *forest.CORRECTED, "change")},
     "seeds to decide": {"width": 150},
     "checks": {

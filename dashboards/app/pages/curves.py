@@ -127,7 +127,7 @@ def _answer(view: PageView, name: str, reduced: Reduced, scale: Scale, of: RunGr
     ends_with = f"{of.names[best]} ends with the {extreme} {mean} of those shown: {ending}{beside}."
     if context.measure is None or context.baseline is None:
         return ends_with
-    tested = f"`ablate curves {shlex.quote(name)} --by steps` tests such differences"
+    tested = f"ablate curves {shlex.quote(name)} --by steps tests such differences"
     return f"{ends_with} {tested}; Overview tests those of the grid's measure, {context.measure.name}."
 
 
