@@ -4,6 +4,8 @@ import math
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +16,15 @@ from synthetic import write_campaign
 from ablate.dashboards import write_report
 from ablate.dashboards.app.campaigns import Campaigns
 from ablate.dashboards.app.navigation import live
-from ablate.dashboards.app.pages.overview import OVERVIEW
+from ablate.dashboards.app.pages.overview import OVERVIEW, unknown_steps
 from ablate.dashboards.data.formatting import change
 from ablate.dashboards.data.grid_context import MOST_ROWS
 from ablate.dashboards.figures.states import STATES, shares, states
 from ablate.store import Store
 from ablate.store.analysis.noise_floor import noise_floor
+from ablate.store.analysis.on_check import NONE_LEARNED
 from ablate.store.analysis.verdicts import verdicts
+from ablate.store.statistics.check import Check
 from ablate.store.statistics.power import power
 
 HOSTILE = "<script>%{x}"
@@ -211,6 +215,14 @@ def test_more_seeds_are_the_remedy_for_too_few_pairs_alone(tmp_path: Path, seeds
     else:
         assert remedies.pop("2 pairs of 2 planned") == "more"
         assert list(remedies.values()) == [""]
+
+
+def test_knock_outs_are_no_remedy_where_no_run_learned() -> None:
+    context: Any = SimpleNamespace(header={"base": {}})
+    checks = {"a": [Check("on", "unknown", f"{NONE_LEARNED} here")], "b": [Check("on", "unknown", "not measured here")]}
+    steps = {why: (what, how) for what, why, how in unknown_steps(context, pl.DataFrame({"cell": ["a", "b"]}), checks)}
+    assert {what for what, _ in steps.values()} == {"answer the check on of 1 claim"}
+    assert ["knockout" in how for _, how in steps.values()] == [NONE_LEARNED not in why for why in steps]
 
 
 def test_an_axis_that_matters_comes_first_where_no_variant_is_decided(tmp_path: Path) -> None:

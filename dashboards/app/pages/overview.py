@@ -299,10 +299,11 @@ def _verdict_steps(context: GridContext, verdicts: pl.DataFrame, checks: Checks)
     for cell, reason in undecided.select("cell", "reason").head(_MOST_STEPS).iter_rows():
         why = seeds_outlook(reason)  # how many seeds would decide, and their cost
         yield f"more seeds for {context.appearance.names[cell]}", why, "" if why == UNAFFORDABLE else _MORE_SEEDS
-    yield from _unknown_steps(context, claims, checks)
+    yield from unknown_steps(context, claims, checks)
 
 
-def _unknown_steps(context: GridContext, claims: pl.DataFrame, checks: Checks) -> Iterator[tuple[str, str, str]]:
+def unknown_steps(context: GridContext, claims: pl.DataFrame, checks: Checks) -> Iterator[tuple[str, str, str]]:
+    """List how to answer unknown checks of `claims`, which have a column cell: what, why, and how."""
     cannot = set(_ANSWERS) if context.header.get("logged") else set()
     if "kind" in context.header["base"]:  # only built-in trials leave parts of their operator out
         cannot.add("on")
