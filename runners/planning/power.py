@@ -331,4 +331,4 @@ def _spread(resolution: Resolution) -> str:
     source = f"{noise.pairs} pairs" if noise.basis == "pairs" else f"{noise.seeds} runs of the baseline"
     if noise.sd == 0:
         return f"SD of a pair 0: the {source} are all equal, as if seeds changed nothing"
-    return f"SD of a pair {noise.sd:.2g} from {source}"
+    return f"SD of a pair {noise.sd:.2g}, pooled over {source}"

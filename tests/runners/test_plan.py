@@ -236,7 +236,7 @@ def test_finished_pairs_give_the_spread_and_a_plan_writes_nothing_for_it(tmp_pat
     data = plan_data(plan)["resolutions"][0]
     assert data["detectable"] == pytest.approx(expected * data["in_sd"])
     line = line_of(plan)
-    assert "from 16 pairs" in line
+    assert "over 16 pairs" in line
     assert ("%" in line.partition(" (power")[0]) == (scale == "log")
 
 

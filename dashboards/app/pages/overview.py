@@ -172,8 +172,8 @@ def _noise(view: PageView) -> SlotContent:
             name = "the measure" if measure is None else f"{'odds of ' * (noise.scale == 'logit')}{measure.name}"
             said = (
                 f"The {seeds} of this grid find a true difference of {middle} in {name} in four of five repetitions"
-                f"{between and f' ({between} by comparison)'}. Smaller ones are found less often: what is not found "
-                f"stays undecided{equal}."
+                f"{between and f' (the median; {between} by comparison)'}. Smaller ones are found "
+                f"less often: what is not found stays undecided{equal}."
             )
     caption = (
         f"{said} Computed from the spread of {noise.comparisons} of {count(noise.family, 'comparison')}, for the "
