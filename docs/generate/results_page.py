@@ -232,13 +232,14 @@ def _tabulate_levels(
     found = re.compile(rf" · ({axis}=[^\s,]+)")
     (labels,) = (each["labels"] for each in result.header["axes"] if each["name"] == axis)
     levels = [f"{axis}={label}" for label in labels]
-    settings: dict[tuple[str, str, str], dict[str, str]] = {}
+    settings: dict[tuple[str, str], dict[str, str]] = {}
     for cell, label, n, mean in added.sort("value", descending=measure.better == "higher", maintain_order=True).rows():
         (level,) = found.findall(label)
-        row = settings.setdefault((found.sub("", label), role_of(result.header, cell), str(n)), {})
-        row[level] = say_number(mean) + (f", {learned[cell]} learned" if learned else "")
+        row = settings.setdefault((found.sub("", label), role_of(result.header, cell)), {})
+        row[level] = f"{say_number(mean)} ({f'{learned[cell]} of ' if learned else ''}{n})"
     rows = [(*setting, *(own.get(level, "") for level in levels)) for setting, own in settings.items()]
-    return table(("cell", "it is a", "runs", *levels), rows)
+    said = f"Means, in brackets the {'runs that learned, of all' if learned else 'number of runs'}."
+    return f"{said}\n\n{table(('cell', 'it is a', *levels), rows)}"
 
 
 def _count_learned(result: GridResult) -> dict[str, str]:
