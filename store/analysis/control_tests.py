@@ -144,8 +144,8 @@ def control_text(control: Mapping[str, Any], *, better: bool) -> str:
 def beside_control(row: Mapping[str, Any], by: GridMeasure) -> str:
     """Say whether the variant of a row of `control_rows` is shown to differ from the control as from its baseline.
 
-    "better" or "worse" than the control; either "by less than the band" of `by`, if all of the interval lies within
-    it and counts as equal for a verdict; "not beyond it"; "not tested"; or the control never learned the task.
+    It is "better" or "worse" than the control, "by less than the band" of `by` if the whole interval lies within it.
+    Else it is "not beyond it" or "not tested", or the control never learned the task.
     """
     if row["never_learned"]:
         return "never learned the task: explains nothing"
