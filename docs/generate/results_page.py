@@ -27,6 +27,7 @@ from typing import Final
 import polars as pl
 from figures import Lines, Panel, draw_picture
 from markdown import fill_template, table
+from result_controls import write_controls
 from result_costs import describe_cost, write_costs
 from result_pictures import Forest, Values
 from result_words import name_measure, say_change, say_measure, say_number, say_size
@@ -38,9 +39,7 @@ from ablate.runners.output import format_count
 from ablate.store.analysis.effects import levels_of
 from ablate.store.analysis.headline import LEGEND, count_headlines, mark_checks
 from ablate.store.analysis.judge import add_checks
-from ablate.store.analysis.learned_runs import has_learned
 from ablate.store.analysis.verdicts import GridMeasure, baseline_rows, compare_runs
-from ablate.store.files.plans import added_cells, role_of
 from ablate.store.statistics import seed_contrasts
 from ablate.store.statistics.verdict import CLAIMS
 
@@ -203,53 +202,6 @@ def _write_checks(result: GridResult, measure: GridMeasure) -> str:
     return table(("cell", "check", "answer", "reason"), rows)
 
 
-def _write_controls(result: GridResult, measure: GridMeasure) -> str:
-    """Write means over seeds of controls and of longer training, the best first, and how many learned if known.
-
-    A tuned grid has a column per level.
-    """
-    values = result.every_run(measure).drop_nulls("value")
-    means = values.group_by("cell", maintain_order=True).agg(pl.col("label").first(), pl.len(), pl.col("value").mean())
-    added = means.filter(pl.col("cell").is_in([*added_cells(result.header)]))
-    learned = _count_learned(result)
-    tuned = [axis["name"] for axis in result.header["axes"] if axis.get("tune")]
-    if tuned:
-        return f"{say_measure(result, measure)}\n\n{_tabulate_levels(result, added, measure, tuned[0], learned)}"
-    rows = [
-        (label, role_of(result.header, cell), str(n), *([learned[cell]] if learned else []), say_number(mean))
-        for cell, label, n, mean in added.sort(
-            "value", descending=measure.better == "higher", maintain_order=True
-        ).rows()
-    ]
-    heads = ("cell", "it is a", "runs", *(["learned the task"] if learned else []), "mean")
-    return f"{say_measure(result, measure)}\n\n{table(heads, rows)}"
-
-
-def _tabulate_levels(
-    result: GridResult, added: pl.DataFrame, measure: GridMeasure, axis: str, learned: Mapping[str, str]
-) -> str:
-    """Write the mean of every added cell, a row per setting and a column per level of a tuned axis."""
-    found = re.compile(rf" · ({axis}=[^\s,]+)")
-    (labels,) = (each["labels"] for each in result.header["axes"] if each["name"] == axis)
-    levels = [f"{axis}={label}" for label in labels]
-    settings: dict[tuple[str, str], dict[str, str]] = {}
-    for cell, label, n, mean in added.sort("value", descending=measure.better == "higher", maintain_order=True).rows():
-        (level,) = found.findall(label)
-        row = settings.setdefault((found.sub("", label), role_of(result.header, cell)), {})
-        row[level] = f"{say_number(mean)} ({f'{learned[cell]} of ' if learned else ''}{n})"
-    rows = [(*setting, *(own.get(level, "") for level in levels)) for setting, own in settings.items()]
-    said = f"Means, in brackets the {'runs that learned, of all' if learned else 'number of runs'}."
-    return f"{said}\n\n{table(('cell', 'it is a', *levels), rows)}"
-
-
-def _count_learned(result: GridResult) -> dict[str, str]:
-    """Return by cell how many runs reached the criterion of the grid; empty without one."""
-    if (criterion := result.header.get("learned")) is None:
-        return {}
-    values = result.every_run(GridMeasure(criterion["name"], criterion["point"])).drop_nulls("value")
-    return dict(values.group_by("cell").agg(has_learned(criterion).sum().cast(pl.String)).rows())
-
-
 def _describe(result: GridResult, measure: GridMeasure, found: pl.DataFrame, against: str | None) -> str:
     band = f"{measure.rope:g}" if measure.scale == "linear" else f"{100 * measure.rope:g} %"
     return (
@@ -398,7 +350,7 @@ def draw(result: GridResult, measure: GridMeasure) -> str:
 _TABLES: Final[Mapping[str, Callable[[GridResult, GridMeasure], str]]] = {
     "verdicts": _write_verdicts,
     "checks": _write_checks,
-    "controls": _write_controls,
+    "controls": write_controls,
     "contrasts": _write_contrasts,
     "effects": _write_effects,
     "numbers": _write_numbers,
